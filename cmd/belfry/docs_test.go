@@ -285,7 +285,8 @@ func TestDocsRequestIDs(t *testing.T) {
 		}
 	}
 	// Work carries requests that have one, and Backup changes nothing.
-	if diff := cmp.Diff([]string{"Work", "Backup", "Restore", "CreateToken", "DeleteToken"}, without); diff != "" {
+	want := []string{"Work", "Backup", "Restore", "CreateToken", "DeleteToken", "StopTask"}
+	if diff := cmp.Diff(want, without); diff != "" {
 		t.Errorf("calls without a request id (-page +contract):\n%s", diff)
 	}
 }

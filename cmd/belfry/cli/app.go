@@ -220,17 +220,40 @@ func withFlag(c *cobra.Command, err error, text string) string {
 	if fault.Field == "name" && strings.HasSuffix(c.Use, " NODE") {
 		return strings.Replace(text, "name: ", "", 1)
 	}
-	var name strings.Builder
-	for _, r := range fault.Field {
-		if unicode.IsUpper(r) {
-			name.WriteByte('-')
-		}
-		name.WriteRune(unicode.ToLower(r))
-	}
-	if c.Flags().Lookup(name.String()) == nil {
+	name := flagOf(c, fault.Field)
+	if c.Flags().Lookup(name) == nil {
 		return text
 	}
-	return strings.Replace(text, fault.Field+": ", "--"+name.String()+": ", 1)
+	return strings.Replace(text, fault.Field+": ", "--"+name+": ", 1)
+}
+
+// fieldSet is the annotation of a flag whose field in the API has another name.
+const fieldSet = "belfry_field"
+
+// SetsField says that a flag sets a field of another name, so that a refusal of the field names the
+// flag.
+func SetsField(flags *pflag.FlagSet, name, field string) {
+	flags.Lookup(name).Annotations = map[string][]string{fieldSet: {field}}
+}
+
+// flagOf returns the name of the flag that sets a field.
+func flagOf(c *cobra.Command, field string) (name string) {
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if slices.Contains(f.Annotations[fieldSet], field) {
+			name = f.Name
+		}
+	})
+	if name != "" {
+		return name
+	}
+	var words strings.Builder
+	for _, r := range field {
+		if unicode.IsUpper(r) {
+			words.WriteByte('-')
+		}
+		words.WriteRune(unicode.ToLower(r))
+	}
+	return words.String()
 }
 
 // Unlimited has a command accept any number of arguments.

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Confirm asks the person for a yes before something is removed. Where no person can answer it
-// refuses.
-func (a *App) Confirm() error {
+// Confirm asks the person for a yes before something is removed or changed. Where no person can
+// answer it refuses. refusal says what a no means, such as "nothing was removed".
+func (a *App) Confirm(refusal string) error {
 	if !a.InTerminal {
-		return Usagef("nothing was removed: this is not a terminal, so say --yes if it is meant")
+		return Usagef("%s: this is not a terminal, so say --yes if it is meant", refusal)
 	}
 	fmt.Fprint(a.Err, "Go on? Type yes: ")
 	answer, err := bufio.NewReader(a.In).ReadString('\n')
@@ -20,7 +20,7 @@ func (a *App) Confirm() error {
 		return fmt.Errorf("reading the answer: %w", err)
 	}
 	if strings.TrimSpace(answer) != "yes" {
-		return ExitWith(CodeError, "nothing was removed")
+		return ExitWith(CodeError, refusal)
 	}
 	return nil
 }

@@ -33,6 +33,7 @@ const (
 	CodeStorage     = 11
 	CodeUnhealthy   = 12
 	CodeWaited      = 13
+	CodePartly      = 14
 	// CodeSignal is added to the number of the signal that ended the command, as shells do.
 	CodeSignal = 128
 )
@@ -54,6 +55,7 @@ const ExitCodesText = `Exit codes:
       stopped itself rather than risk data
   12  cluster status: something is not as it should be; the output says what
   13  cluster status --wait: the cluster was not whole in time; the output says what is missing
+  14  an act on many jobs ended early: it was stopped or gave up, and only a part is done; the output says how much
  130  interrupted (128 + the number of the signal)
 `
 

@@ -38,6 +38,11 @@ func NewProgress(sys *System, total int64) *Progress {
 // Update shows that so many jobs are put and so many bytes of the input are used, unless that was
 // done a moment ago.
 func (p *Progress) Update(jobs uint64, bytes int64) {
+	p.Show(func(now time.Time) string { return p.line(now, jobs, bytes) })
+}
+
+// Show shows a text, unless one was shown a moment ago.
+func (p *Progress) Show(text func(now time.Time) string) {
 	now := p.now()
 	period := plainPeriod
 	if p.terminal {
@@ -47,7 +52,7 @@ func (p *Progress) Update(jobs uint64, bytes int64) {
 		return
 	}
 	p.shown = now
-	p.Write(p.line(now, jobs, bytes))
+	p.Write(text(now))
 }
 
 // Bytes is update for work that is counted in bytes only.

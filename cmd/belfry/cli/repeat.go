@@ -34,7 +34,7 @@ func retryInterceptor(first, longest time.Duration, servers *serverList) connect
 				if reason == belfryv1.Reason_REASON_UNKNOWN_OUTCOME {
 					open, until = err, time.Now().Add(noLeaderRetry)
 				}
-				if worthRepeating(reason, servers.several()) && time.Now().Before(until) && wait(ctx, pause) {
+				if worthRepeating(reason, servers.several()) && time.Now().Before(until) && Wait(ctx, pause) {
 					servers.leave()
 					continue
 				}
@@ -47,8 +47,8 @@ func retryInterceptor(first, longest time.Duration, servers *serverList) connect
 	}
 }
 
-// wait waits for a while. It reports false if ctx ends before.
-func wait(ctx context.Context, d time.Duration) bool {
+// Wait waits for a while. It reports false if ctx ends before.
+func Wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

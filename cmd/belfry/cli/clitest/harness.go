@@ -171,6 +171,19 @@ func WireError(code connect.Code, reason, message string) error {
 	return err
 }
 
+// InvalidField returns the refusal of a field, as a server sends it.
+func InvalidField(field, message string) error {
+	err := connect.NewError(connect.CodeInvalidArgument, errors.New(message))
+	detail, detailErr := connect.NewErrorDetail(&errdetails.ErrorInfo{
+		Reason: "INVALID", Domain: "belfry", Metadata: map[string]string{"field": field},
+	})
+	if detailErr != nil {
+		return detailErr
+	}
+	err.AddDetail(detail)
+	return err
+}
+
 // handle records a request and answers it.
 func handle[T proto.Message](h *Harness, request proto.Message) (T, error) {
 	h.mu.Lock()
@@ -345,6 +358,26 @@ func (f *fakeAdmin) ListTokens(_ context.Context, r *belfryv1.ListTokensRequest)
 // ListAudit implements the handler of AdminService.
 func (f *fakeAdmin) ListAudit(_ context.Context, r *belfryv1.ListAuditRequest) (*belfryv1.ListAuditResponse, error) {
 	return handle[*belfryv1.ListAuditResponse](f.h, r)
+}
+
+// StartTask implements the handler of AdminService.
+func (f *fakeAdmin) StartTask(_ context.Context, r *belfryv1.StartTaskRequest) (*belfryv1.StartTaskResponse, error) {
+	return handle[*belfryv1.StartTaskResponse](f.h, r)
+}
+
+// GetTask implements the handler of AdminService.
+func (f *fakeAdmin) GetTask(_ context.Context, r *belfryv1.GetTaskRequest) (*belfryv1.GetTaskResponse, error) {
+	return handle[*belfryv1.GetTaskResponse](f.h, r)
+}
+
+// ListTasks implements the handler of AdminService.
+func (f *fakeAdmin) ListTasks(_ context.Context, r *belfryv1.ListTasksRequest) (*belfryv1.ListTasksResponse, error) {
+	return handle[*belfryv1.ListTasksResponse](f.h, r)
+}
+
+// StopTask implements the handler of AdminService.
+func (f *fakeAdmin) StopTask(_ context.Context, r *belfryv1.StopTaskRequest) (*belfryv1.StopTaskResponse, error) {
+	return handle[*belfryv1.StopTaskResponse](f.h, r)
 }
 
 // DeleteToken implements the handler of AdminService.

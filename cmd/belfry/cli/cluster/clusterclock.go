@@ -37,7 +37,7 @@ stays, and a job that was ready too early waits again.`,
 			return err
 		}
 		if !yes {
-			if err := a.Confirm(); err != nil {
+			if err := a.Confirm("nothing was changed"); err != nil {
 				return err
 			}
 		}

@@ -54,7 +54,7 @@ NODE is a name, or NAME.INCARNATION if several nodes have the name.`,
 			request.Incarnation = node.Incarnation
 			renderRemoval(a.Err, cluster, node)
 			if !yes {
-				if err := a.Confirm(); err != nil {
+				if err := a.Confirm("nothing was removed"); err != nil {
 					return err
 				}
 			}

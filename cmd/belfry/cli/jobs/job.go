@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,20 +17,26 @@ import (
 )
 
 func (a verbs) cancelCommand() *cobra.Command {
+	var m matching
 	request := &belfryv1.CancelRequest{}
 	c := &cobra.Command{
-		Use:   "cancel QUEUE ID",
-		Short: "Remove a job that is not done",
+		Use:   "cancel QUEUE (ID | FILTER | --all)",
+		Short: "Remove jobs that are not done",
 		Long: `
-Cancel removes a job that is delayed, ready or dead; with --force also one that a consumer holds.`,
-		Example:           "  belfry cancel orders order-42",
-		Args:              cli.Arguments(2, 2, "QUEUE", "ID"),
+Cancel removes a job that is delayed, ready or dead; with --force also one that a consumer holds.
+` + matchingText + `
+Only jobs in the state that --state names are removed.`,
+		Example: "  belfry cancel orders order-42\n" +
+			"  belfry cancel orders --state dead --id-prefix test- --dry-run",
+		Args:              cli.Arguments(1, 2, "QUEUE", "ID"),
 		ValidArgsFunction: a.CompleteQueue,
 	}
 	c.Flags().BoolVar(&request.Force, flag.Force, false,
 		"also if it is reserved; its holder's lease is stale from then on")
 	cli.RequestIDFlag(c, &request.RequestId)
-	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
+	m.addState(c.Flags(), "delayed", "ready", "reserved", "dead")
+	m.add(c, "all jobs in the state")
+	one := func(ctx context.Context, conn *cli.Connection, args []string) error {
 		request.Queue, request.Id = args[0], args[1]
 		a.Ensure(&request.RequestId)
 		response, err := conn.Queues.Cancel(ctx, request)
@@ -39,44 +46,86 @@ Cancel removes a job that is delayed, ready or dead; with --force also one that 
 		return a.Show(response, func(w io.Writer) {
 			fmt.Fprintf(w, "cancelled %s of %s; it was %s\n", request.Id, request.Queue, render.Word(response.State))
 		})
-	})
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		switch selected, err := m.selected(c, args[1:]); {
+		case err != nil:
+			return err
+		case !selected:
+			return m.one(a, c, args, one)
+		case m.state == "reserved" && !request.Force:
+			return cli.Usagef("--state reserved needs --force: the holders' leases are stale from then on")
+		}
+		task := m.task(args[0], belfryv1.TaskAct_TASK_ACT_CANCEL)
+		task.Force = request.Force
+		return a.actOnMatches(c.Context(), &m, bulkAct{request: task, will: "This cancels %s."})
+	}
 	return a.ClientFlags(c)
 }
 
 func (a verbs) rescheduleCommand() *cobra.Command {
 	var delay cli.OptionalDuration
 	var at cli.MomentValue
+	var m matching
 	request := &belfryv1.RescheduleRequest{}
 	c := &cobra.Command{
-		Use:               "reschedule QUEUE ID (--delay DURATION | --at TIME)",
-		Short:             "Give a delayed or ready job another due time",
-		Example:           "  belfry reschedule orders order-42 --delay 2h",
-		Args:              cli.Arguments(2, 2, "QUEUE", "ID"),
+		Use:   "reschedule QUEUE (ID | FILTER | --all) (--delay DURATION | --at TIME)",
+		Short: "Give delayed or ready jobs another due time",
+		Long: `
+Reschedule gives a delayed or ready job another due time.
+` + matchingText + `
+Only jobs in the state that --state names get the due time. A delay counts from the start of the
+task.`,
+		Example: "  belfry reschedule orders order-42 --delay 2h\n" +
+			"  belfry reschedule orders --due-before 2030-02-01T00:00:00Z --at 2030-02-01T09:00:00Z",
+		Args:              cli.Arguments(1, 2, "QUEUE", "ID"),
 		ValidArgsFunction: a.CompleteQueue,
 	}
 	c.Flags().VarP(&delay, flag.Delay, "d", "when it is due, from now")
 	c.Flags().Var(&at, flag.At, "when it is due, as a time (RFC 3339)")
 	cli.RequestIDFlag(c, &request.RequestId)
-	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
+	m.addState(c.Flags(), "delayed", "ready")
+	m.add(c, "all jobs in the state")
+	one := func(ctx context.Context, conn *cli.Connection, args []string) error {
 		request.Queue, request.Id = args[0], args[1]
-		switch {
-		case delay.Proto != nil && at.Proto != nil:
-			return errWhenTwice()
-		case delay.Proto != nil:
-			request.When = &belfryv1.RescheduleRequest_Delay{Delay: delay.Proto}
-		case at.Proto != nil:
-			request.When = &belfryv1.RescheduleRequest_DueAt{DueAt: at.Proto}
-		default:
-			return cli.Usagef("missing --delay or --at")
-		}
 		a.Ensure(&request.RequestId)
 		response, err := conn.Queues.Reschedule(ctx, request)
 		if err != nil {
 			return cli.WithRequest(request.RequestId, err)
 		}
 		return a.Show(response, func(w io.Writer) { renderReturned(w, response.State, response.DueAt, a.Now()) })
-	})
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		selected, err := m.selected(c, args[1:])
+		task := m.task(args[0], belfryv1.TaskAct_TASK_ACT_RESCHEDULE)
+		switch {
+		case err != nil:
+			return err
+		case delay.Proto != nil && at.Proto != nil:
+			return errWhenTwice()
+		case delay.Proto != nil:
+			request.When = &belfryv1.RescheduleRequest_Delay{Delay: delay.Proto}
+			task.When = &belfryv1.StartTaskRequest_Delay{Delay: delay.Proto}
+		case at.Proto != nil:
+			request.When = &belfryv1.RescheduleRequest_DueAt{DueAt: at.Proto}
+			task.When = &belfryv1.StartTaskRequest_DueAt{DueAt: at.Proto}
+		default:
+			return cli.Usagef("missing --delay or --at")
+		}
+		if !selected {
+			return m.one(a, c, args, one)
+		}
+		return a.actOnMatches(c.Context(), &m, bulkAct{request: task, will: "This gives " + dueText(task) + " to %s."})
+	}
 	return a.ClientFlags(c)
+}
+
+// dueText says which due time a task gives to jobs.
+func dueText(task *belfryv1.StartTaskRequest) string {
+	if task.GetDueAt() != nil {
+		return "the due time " + task.GetDueAt().AsTime().Format(time.RFC3339Nano)
+	}
+	return "a due time " + render.Duration(task.GetDelay()) + " from now"
 }
 
 func errWhenTwice() error { return cli.Usagef("--delay and --at exclude each other") }
@@ -107,87 +156,27 @@ window, if the producer chose the id.`,
 	return a.ClientFlags(c)
 }
 
-func (a verbs) listCommand() *cobra.Command {
-	var state string
-	var after, before cli.MomentValue
-	var most int
-	c := &cobra.Command{
-		Use:               "list QUEUE",
-		Short:             "List jobs of a queue in due order",
-		Long:              "List shows jobs of one state in due order, without their bodies.",
-		Example:           "  belfry list orders --state dead --max 20",
-		Args:              cli.Arguments(1, 1, "QUEUE"),
-		ValidArgsFunction: a.CompleteQueue,
-	}
-	flags := c.Flags()
-	flags.SortFlags = false
-	flags.VarP(cli.Choice(&state, "delayed", "ready", "reserved", "dead"), flag.State, "s",
-		"delayed, ready, reserved or dead")
-	flags.Var(&after, flag.DueAfter, "only jobs due at or after this time (RFC 3339)")
-	flags.Var(&before, flag.DueBefore, "only jobs due before this time (RFC 3339)")
-	flags.IntVarP(&most, flag.Max, "n", 100, "how many jobs at most; 0 for all")
-	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
-		request := &belfryv1.ListRequest{
-			Queue: args[0], State: cli.StateOf(state), DueAfter: after.Proto, DueBefore: before.Proto,
-		}
-		response, err := listJobs(ctx, conn, request, most)
-		if err == nil && len(response.Jobs) == 0 {
-			err = cli.CheckQueue(ctx, conn, args[0])
-		}
-		if err != nil {
-			return err
-		}
-		return a.Show(response, func(w io.Writer) {
-			if len(response.Jobs) == 0 {
-				fmt.Fprintf(w, "no %s jobs; --state lists the others\n", state)
-				return
-			}
-			renderJobs(w, response, a.Now())
-		})
-	})
-	return a.ClientFlags(c)
-}
-
-// listJobs reads pages until there are enough jobs. The answer is as of one page: the last page's
-// token, all pages' jobs.
-func listJobs(ctx context.Context, conn *cli.Connection, request *belfryv1.ListRequest,
-	most int) (*belfryv1.ListResponse, error) {
-	const pageMax = 1000
-	all := &belfryv1.ListResponse{}
-	for {
-		request.PageSize = pageMax
-		if most > 0 {
-			request.PageSize = int32(min(pageMax, most-len(all.Jobs))) //nolint:gosec // at most 1,000
-		}
-		page, err := conn.Queues.List(ctx, request)
-		if err != nil {
-			return nil, err
-		}
-		all.Jobs = append(all.Jobs, page.Jobs...)
-		all.NextPageToken, all.Witnesses = page.NextPageToken, page.Witnesses
-		if page.NextPageToken == "" || most > 0 && len(all.Jobs) >= most {
-			return all, nil
-		}
-		request.PageToken = page.NextPageToken
-	}
-}
-
 func (a verbs) redriveCommand() *cobra.Command {
+	m := matching{filter: filter{state: "dead"}}
 	request := &belfryv1.RedriveRequest{}
 	c := &cobra.Command{
-		Use:   "redrive QUEUE (ID... | --max N)",
+		Use:   "redrive QUEUE (ID... | --max N | FILTER | --all)",
 		Short: "Make dead jobs ready again",
 		Long: `
 Redrive makes dead jobs ready again: those named, or up to --max, those with the earliest due times
 first. Their attempts start anew. If some of the named jobs are not dead or do not exist, it makes
-the others ready and exits with code 3.`,
-		Example:           "  belfry redrive orders order-42\n  belfry redrive orders --max 1000",
+the others ready and exits with code 3.
+` + matchingText + `
+With --max it is so many of them at most, in the order of a list.`,
+		Example: "  belfry redrive orders order-42\n  belfry redrive orders --max 1000\n" +
+			"  belfry redrive orders --match timeout --rate 500",
 		Args:              cli.Arguments(1, cli.Unlimited, "QUEUE"),
 		ValidArgsFunction: a.CompleteQueue,
 	}
-	c.Flags().Uint32VarP(&request.Max, flag.Max, "n", 0, "how many, 1 to 100000")
+	c.Flags().Uint32VarP(&request.Max, flag.Max, "n", 0, "how many: without a filter or --all, 1 to 100000")
 	cli.RequestIDFlag(c, &request.RequestId)
-	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
+	m.add(c, "all dead jobs")
+	named := a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		request.Queue, request.Ids = args[0], args[1:]
 		switch limited := c.Flags().Changed(flag.Max); {
 		case limited == (len(request.Ids) > 0):
@@ -206,6 +195,19 @@ the others ready and exits with code 3.`,
 		}
 		return notDead(request.Ids, response.Moved)
 	})
+	c.RunE = func(c *cobra.Command, args []string) error {
+		switch selected, err := m.selected(c, args[1:]); {
+		case err != nil:
+			return err
+		case !selected:
+			return named(c, args)
+		case c.Flags().Changed(flag.Max) && request.Max == 0:
+			return cli.Usagef("--max must be at least 1")
+		}
+		task := m.task(args[0], belfryv1.TaskAct_TASK_ACT_REDRIVE)
+		task.Max = uint64(request.Max)
+		return a.actOnMatches(c.Context(), &m, bulkAct{request: task, will: "This makes %s ready, with all their attempts."})
+	}
 	return a.ClientFlags(c)
 }
 

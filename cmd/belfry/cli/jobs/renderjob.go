@@ -95,6 +95,8 @@ func renderJob(w io.Writer, job *belfryv1.Job, now time.Time) {
 		"state", render.Word(job.State),
 		"due", render.Moment(job.DueAt, now),
 		"first due", first,
+		"held by", job.Client,
+		"reserved", render.Moment(job.ReservedAt, now),
 		"held since", render.Moment(job.LeaseSince, now),
 		"held until", render.Moment(job.LeaseUntil, now),
 		"fence", fence,
@@ -104,11 +106,36 @@ func renderJob(w io.Writer, job *belfryv1.Job, now time.Time) {
 		"priority", fmt.Sprint(job.Priority),
 		"expires", render.Moment(job.ExpiresAt, now),
 		"last error", job.LastError,
+		"cause", job.Cause,
 		"put", render.Moment(job.CreatedAt, now),
 		"headers", headers(job.Headers),
 		"size", render.Size(uint64(job.BodyBytes)),
 		"body", render.Preview(bodyOf(job), previewColumns),
 	)
+	renderAttempts(w, job.Attempts, now)
+}
+
+// renderAttempts shows the last failed attempts.
+func renderAttempts(w io.Writer, attempts []*belfryv1.Attempt, now time.Time) {
+	if len(attempts) == 0 {
+		return
+	}
+	var lines [][]string
+	for _, at := range attempts {
+		took, said := "", render.Preview([]byte(at.Error), previewColumns)
+		if at.BeganAt != nil {
+			took = render.Short(at.EndedAt.AsTime().Sub(at.BeganAt.AsTime()))
+		}
+		if at.Lapsed {
+			said = "the lease lapsed"
+		}
+		lines = append(lines, []string{
+			fmt.Sprint(at.Number), render.Moment(at.EndedAt, now), render.OrDash(took), render.OrDash(at.Client),
+			render.OrDash(said),
+		})
+	}
+	fmt.Fprintln(w, "\nlast failed attempts")
+	render.Rows(w, []string{"NUMBER", "ENDED", "TOOK", "HELD BY", "ERROR"}, lines)
 }
 
 // renderEnded shows what became of a job.
@@ -131,7 +158,7 @@ func renderJobs(w io.Writer, response *belfryv1.ListResponse, now time.Time) {
 	heads := []string{"ID", "DUE", "ATTEMPTS", "PRIORITY", "SIZE", "LAST ERROR"}
 	held := slices.ContainsFunc(response.Jobs, func(job *belfryv1.Job) bool { return job.LeaseUntil != nil })
 	if held {
-		heads = slices.Insert(heads, 2, "HELD SINCE", "HELD UNTIL", "FENCE")
+		heads = slices.Insert(heads, 2, "HELD BY", "HELD SINCE", "HELD UNTIL", "FENCE")
 	}
 	var lines [][]string
 	for _, job := range response.Jobs {
@@ -141,8 +168,8 @@ func renderJobs(w io.Writer, response *belfryv1.ListResponse, now time.Time) {
 			render.Preview([]byte(job.LastError), previewColumns/2),
 		}
 		if held {
-			cells = slices.Insert(cells, 2, render.Moment(job.LeaseSince, now), render.Moment(job.LeaseUntil, now),
-				fmt.Sprint(job.Fence))
+			cells = slices.Insert(cells, 2, render.OrDash(job.Client), render.Moment(job.LeaseSince, now),
+				render.Moment(job.LeaseUntil, now), fmt.Sprint(job.Fence))
 		}
 		lines = append(lines, cells)
 	}

@@ -16,19 +16,23 @@ import (
 
 func (a verbs) runNowCommand() *cobra.Command {
 	request := &belfryv1.RescheduleRequest{When: &belfryv1.RescheduleRequest_Delay{Delay: &durationpb.Duration{}}}
+	m := matching{filter: filter{state: "delayed"}}
 	c := &cobra.Command{
-		Use:   "run-now QUEUE ID",
-		Short: "Make a delayed job ready at once",
+		Use:   "run-now QUEUE (ID | FILTER | --all)",
+		Short: "Make delayed jobs ready at once",
 		Long: `
 Run-now gives a delayed job the present as its due time, so that the next free consumer gets it. A
 job that is ready already keeps its turn. Jobs that are reserved, dead or ended are refused, with
-what to do instead.`,
-		Example:           "  belfry run-now orders order-42",
-		Args:              cli.Arguments(2, 2, "QUEUE", "ID"),
+what to do instead.
+` + matchingText,
+		Example: "  belfry run-now orders order-42\n" +
+			"  belfry run-now orders --id-prefix order- --due-before 2030-02-01T00:00:00Z",
+		Args:              cli.Arguments(1, 2, "QUEUE", "ID"),
 		ValidArgsFunction: a.CompleteQueue,
 	}
 	cli.RequestIDFlag(c, &request.RequestId)
-	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
+	m.add(c, "all delayed jobs")
+	one := func(ctx context.Context, conn *cli.Connection, args []string) error {
 		request.Queue, request.Id = args[0], args[1]
 		a.Ensure(&request.RequestId)
 		response, err := runNow(ctx, conn, request)
@@ -36,7 +40,18 @@ what to do instead.`,
 			return cli.WithRequest(request.RequestId, runNowError(err, request))
 		}
 		return a.Show(response, func(w io.Writer) { renderReturned(w, response.State, response.DueAt, a.Now()) })
-	})
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		switch selected, err := m.selected(c, args[1:]); {
+		case err != nil:
+			return err
+		case !selected:
+			return m.one(a, c, args, one)
+		}
+		task := m.task(args[0], belfryv1.TaskAct_TASK_ACT_RESCHEDULE)
+		task.When = &belfryv1.StartTaskRequest_Delay{Delay: &durationpb.Duration{}}
+		return a.actOnMatches(c.Context(), &m, bulkAct{request: task, will: "This makes %s ready at once."})
+	}
 	return a.ClientFlags(c)
 }
 

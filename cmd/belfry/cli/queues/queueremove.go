@@ -140,7 +140,7 @@ func (a verbs) remove(ctx context.Context, queue string, yes bool, r removal) er
 		return err
 	}
 	if !yes {
-		if err := a.Confirm(); err != nil {
+		if err := a.Confirm("nothing was removed"); err != nil {
 			return err
 		}
 	}

@@ -39,7 +39,8 @@ func printable(text string) string {
 	}, text)
 }
 
-// Fields writes names and values, one a line; what has no value is left out.
+// Fields writes names and values, one a line; what has no value is left out. What would command the
+// terminal is a dot.
 func Fields(w io.Writer, pairs ...string) {
 	widest := 0
 	for i := 0; i < len(pairs); i += 2 {
@@ -49,7 +50,7 @@ func Fields(w io.Writer, pairs ...string) {
 	}
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
-			fmt.Fprintf(w, "%-*s  %s\n", widest, pairs[i], pairs[i+1])
+			fmt.Fprintf(w, "%-*s  %s\n", widest, pairs[i], printable(pairs[i+1]))
 		}
 	}
 }
@@ -57,7 +58,7 @@ func Fields(w io.Writer, pairs ...string) {
 // Word returns an enum value in lower case and without its prefix: JOB_STATE_DEAD is "dead".
 func Word(value interface{ String() string }) string {
 	text := value.String()
-	for _, prefix := range []string{"JOB_STATE_", "OVERDUE_MODE_", "EXPIRE_TO_", "REASON_", "NODE_STATE_"} {
+	for _, prefix := range []string{"JOB_STATE_", "OVERDUE_MODE_", "EXPIRE_TO_", "REASON_", "NODE_STATE_", "TASK_ACT_"} {
 		text = strings.TrimPrefix(text, prefix)
 	}
 	return strings.ToLower(text)
