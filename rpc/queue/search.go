@@ -9,6 +9,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/check"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/shardcall"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -20,12 +21,20 @@ const (
 	// scanMax and scanTime bound what one call looks at in each shard.
 	scanMax  = 100_000
 	scanTime = 50 * time.Millisecond
+	// searchesMax bounds the searches that this node makes at one time. The others wait.
+	searchesMax = 2
 )
 
 // search is List for jobs that match. It moves the cursors of place behind the last jobs that were
 // looked at.
 func (s *Service) search(ctx context.Context, from shardcall.Reader, shards []uint32, query *fsm.SearchQuery,
 	place check.Place) (*belfryv1.ListResponse, error) {
+	select {
+	case s.searches <- struct{}{}:
+		defer func() { <-s.searches }()
+	case <-ctx.Done():
+		return nil, fault.Of(ctx.Err())
+	}
 	readings, witnesses, err := from.AskAll(ctx, shards, func(ctx context.Context, i int) (fsm.Reading, node.Witness,
 		error) {
 		part := *query

@@ -41,11 +41,16 @@ type Service struct {
 	pollRotation rotation
 	// puts and acks hold the memory of finished batches of the fast path, for reuse.
 	puts, acks sync.Pool
+	// searches has a token for each search under way: each costs shards about as much as it may.
+	searches chan struct{}
 }
 
 // New returns a service.
 func New(cfg Config) *Service {
-	return &Service{router: cfg.Router, rules: cfg.Rules, drain: cfg.Drain, codec: cfg.Codec}
+	return &Service{
+		router: cfg.Router, rules: cfg.Rules, drain: cfg.Drain, codec: cfg.Codec,
+		searches: make(chan struct{}, searchesMax),
+	}
 }
 
 // Wait waits until every poll has released the jobs that it was granted after its answer, or until
