@@ -378,8 +378,9 @@ var importTable = []importRow{
 	{
 		dir: "rpc/ui",
 		may: []string{
-			"rpc/belfry/...", "rpc/fault", "rpc/findings", "rpc/ui/chart", "rpc/ui/form", "rpc/ui/format",
-			"rpc/ui/login", "rpc/ui/markup", "rpc/ui/payload", "rpc/ui/recent",
+			"rpc/belfry/...", "rpc/fault", "rpc/findings", "rpc/ui/chart", "rpc/ui/export", "rpc/ui/finder",
+			"rpc/ui/form", "rpc/ui/format", "rpc/ui/login", "rpc/ui/look", "rpc/ui/many", "rpc/ui/markup",
+			"rpc/ui/outcome", "rpc/ui/payload", "rpc/ui/recent", "rpc/ui/selection", "rpc/ui/sums",
 		},
 		external: []string{"connectrpc.com", "google.golang.org/protobuf", "maragu.dev/gomponents"},
 		reason:   "pages make calls of the public API, so they see nothing of the server behind it",
@@ -392,14 +393,38 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "rpc/ui/format",
+		testMay:  []string{"rpc/belfry/..."},
 		external: []string{"google.golang.org/protobuf"},
 		reason:   "texts of numbers and times, whatever page shows them",
+	},
+	{
+		dir:    "rpc/ui/look",
+		may:    []string{"rpc/ui/form"},
+		reason: "what a person chose is read as a form is",
+	},
+	{
+		dir:      "rpc/ui/many",
+		may:      []string{"rpc/belfry/...", "rpc/ui/selection"},
+		external: []string{"connectrpc.com", "google.golang.org/protobuf"},
+		reason:   "jobs are read and changed by calls, and shown elsewhere",
 	},
 	{
 		dir:      "rpc/ui/markup",
 		may:      []string{"rpc/ui/payload"},
 		external: []string{"maragu.dev/gomponents"},
 		reason:   "the parts of a page know nothing of what they show",
+	},
+	{
+		dir:      "rpc/ui/export",
+		may:      []string{"rpc/belfry/...", "rpc/codec", "rpc/ui/selection"},
+		external: []string{"connectrpc.com"},
+		reason:   "jobs are read by calls, and written in the JSON of the API",
+	},
+	{
+		dir:      "rpc/ui/finder",
+		may:      []string{"rpc/belfry/...", "rpc/ui/selection"},
+		external: []string{"connectrpc.com", "github.com/google/go-cmp"},
+		reason:   "a search is a row of calls, whoever shows it",
 	},
 	{
 		dir:      "rpc/ui/form",
@@ -412,6 +437,12 @@ var importTable = []importRow{
 		reason: "a token is sealed without knowing what it allows",
 	},
 	{
+		dir:      "rpc/ui/outcome",
+		may:      []string{"rpc/belfry/...", "rpc/fault", "rpc/ui/form", "rpc/ui/format"},
+		external: []string{"connectrpc.com"},
+		reason:   "what came of an act is told, whatever the act was",
+	},
+	{
 		dir:      "rpc/ui/payload",
 		may:      []string{"rpc/belfry/..."},
 		external: []string{"google.golang.org/protobuf", "maragu.dev/gomponents"},
@@ -420,6 +451,19 @@ var importTable = []importRow{
 	{
 		dir:    "rpc/ui/recent",
 		reason: "values are kept, whatever they are",
+	},
+	{
+		dir: "rpc/ui/selection",
+		may: []string{"rpc/belfry/...", "rpc/ui/form", "rpc/ui/format", "rpc/ui/markup",
+			"rpc/ui/payload"},
+		external: []string{"google.golang.org/protobuf", "maragu.dev/gomponents"},
+		reason:   "which jobs a page is about becomes messages and forms without a call",
+	},
+	{
+		dir:      "rpc/ui/sums",
+		may:      []string{"rpc/belfry/...", "rpc/ui/format", "rpc/ui/markup"},
+		external: []string{"google.golang.org/protobuf", "maragu.dev/gomponents"},
+		reason:   "sums are of what was read, whoever read it",
 	},
 	{
 		dir:      "rpc/findings",

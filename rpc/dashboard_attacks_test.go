@@ -27,6 +27,8 @@ type attacked struct {
 	// tokens and cookies are by name: root may do everything, view sees numbers, and shop may do
 	// everything to the queues of the namespace shop.
 	tokens, cookies map[string]string
+	// task is the id of a task in bank/orders.
+	task string
 }
 
 func newAttacked(t *testing.T) *attacked {
@@ -58,6 +60,12 @@ func newAttacked(t *testing.T) *attacked {
 		}
 		call("nack", fmt.Sprintf(`{"lease":%q,"error":%q}`, held.Jobs[0].Lease, secretText))
 	}
+	var begun struct{ Task struct{ ID string } }
+	started := call("start-task", `{"queue":"bank/orders","state":"DEAD","act":"COUNT"}`)
+	if err := json.Unmarshal([]byte(started), &begun); err != nil {
+		t.Fatal(err)
+	}
+	a.task = begun.Task.ID
 	return a
 }
 
@@ -91,6 +99,8 @@ func (a *attacked) state() string {
 	}
 	names := a.with(a.tokens["root"], http.MethodPost, "/v1/list-queues", `{}`).body
 	fmt.Fprintln(&all, strings.Count(names, `"name":`), "queues", len(a.store.Tokens()), "tokens")
+	tasks := a.with(a.tokens["root"], http.MethodPost, "/v1/list-tasks", `{}`).body
+	fmt.Fprintln(&all, strings.Count(tasks, `"startedAt":`), "tasks", strings.Count(tasks, `"stopping":true`), "stopping")
 	return all.String()
 }
 
@@ -151,7 +161,9 @@ func (a *attacked) attackForms(queue string) map[string]string {
 	return map[string]string{
 		"pause": fields(), "resume": fields(), "purge": fields("confirm", queue, "state", "delayed"),
 		"run-now": fields(waits...), "reschedule": fields(waits...), "cancel": fields(waits...), "redrive": fields(dies...),
-		"redrive-group": fields("error", secretText, "jobs", "1"), "queue-settings": fields("maxJobs", "7"),
+		"act-all":    fields("state", "dead", "cause", secretText, "act", "redrive", "max", "1"),
+		"act-chosen": fields("state", "delayed", "act", "cancel", "confirm", "yes", "jobs", "waits"),
+		"count":      fields("state", "dead"), "stop-task": fields("id", a.task), "queue-settings": fields("maxJobs", "7"),
 		"put": fields("body", "x"), "delete-queue": fields("confirm-delete", queue),
 		"new-queue": url.Values{"queue": {queue + "-new"}, "partitions": {"1"}}.Encode(),
 		"drain":     "name=n1", "undrain": "name=n1", "remove-node": "name=n1&confirm=n1", "transfer": "shard=0&to=n1",
@@ -213,7 +225,7 @@ func TestDashboardForgeries(t *testing.T) {
 	a := newAttacked(t)
 	before := a.state()
 	for _, path := range a.server.handler.dashboard.Forms() {
-		if _, ok := a.attackForms("x")[path]; !ok && !slices.Contains(browserForms, path) {
+		if _, ok := a.attackForms("x")[path]; !ok && !slices.Contains(slices.Concat(browserForms, showForms), path) {
 			t.Errorf("the action %s has no form in attackForms, which is used in attempts", path)
 		}
 	}

@@ -2,78 +2,21 @@ package ui
 
 import (
 	"crypto/rand"
-	"errors"
 	"net/http"
-	"strings"
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
-	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/ui/form"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
+	"github.com/belfrydb/belfry/rpc/ui/outcome"
 )
 
-// problem is what is wrong with a form that was sent. The page with the form is shown again, with
-// what was typed.
-type problem struct {
-	// field is the name of the input; empty if the problem is with none.
-	field string
-	// reason and text say what is wrong.
-	reason, text string
-	// status is that of the answer.
-	status int
-	// unknown says that the act may have been done.
-	unknown bool
-}
-
-// problemOf returns what a page says of an error.
-func problemOf(err error) *problem {
-	out := &problem{status: http.StatusInternalServerError, text: err.Error()}
-	f, isFault := fault.FromConnect(err)
-	typed, isTyped := errors.AsType[*form.Error](err)
-	switch {
-	case isFault:
-		out.status, out.reason, out.text, out.field = statusOf(f.Code()), fault.ReasonName(f.Reason), f.Message,
-			inputOf(f.Field)
-		out.unknown = f.Outcome() == belfryv1.Outcome_OUTCOME_UNKNOWN
-	case isTyped:
-		out.status, out.field = http.StatusBadRequest, typed.Field
-	case errors.Is(err, errReadOnly):
-		out.status = http.StatusForbidden
-	case errors.Is(err, errAbsent):
-		out.status = http.StatusNotFound
-	case errors.Is(err, errForm):
-		out.status = http.StatusBadRequest
-	}
-	if part, ok := errors.AsType[*partialError](err); ok {
-		out.text = part.done + "; then: " + out.text
-	}
-	return out
-}
-
-// inputOf returns the name of the input for a field of the API.
-func inputOf(field string) string {
-	field, _, _ = strings.Cut(strings.TrimPrefix(field, "settings."), "[")
-	switch field {
-	case "delay", "dueAt":
-		return "due"
-	case "text":
-		return "body"
-	case "pausedUntil":
-		return "for"
-	case "after":
-		return "overlap"
-	default:
-		return field
-	}
-}
-
 // warning says what is wrong, and leads to the input.
-func (p *problem) warning() g.Node {
-	return h.P(h.Class("warning"), h.Role("alert"), h.Strong(g.If(p.reason != "", g.Text(p.reason+" "))),
-		h.Span(g.Text(p.text)), g.If(p.field != "", g.Group{g.Text(" · "), markup.Link("#"+p.field, "to the field")}))
+func (v *visit) warning() g.Node {
+	return h.P(h.Class("warning"), h.Role("alert"), h.Strong(g.If(v.problem.Reason != "", g.Text(v.problem.Reason+" "))),
+		h.Span(g.Text(v.problem.Text)), g.If(v.problem.Field != "",
+			g.Group{g.Text(" · "), markup.Link("#"+v.problem.Field, "to the field")}))
 }
 
 // formError returns an error about a field of a form or a query.
@@ -82,8 +25,8 @@ func formError(name, format string, args ...any) error { return form.Errorf(name
 // refuse answers a form that was not accepted: with the page of the form, where what was typed stays,
 // or with a page of its own if there is none, or if the person may not act at all.
 func (v *visit) refuse(err error, page func(*visit) (content, error)) {
-	v.problem = problemOf(err)
-	if page == nil || v.problem.status == http.StatusForbidden || v.problem.status == http.StatusUnauthorized {
+	v.problem = outcome.Of(err)
+	if page == nil || v.problem.Status == http.StatusForbidden || v.problem.Status == http.StatusUnauthorized {
 		v.fail(err)
 		return
 	}
@@ -92,8 +35,8 @@ func (v *visit) refuse(err error, page func(*visit) (content, error)) {
 		v.fail(err)
 		return
 	}
-	c.live, c.body = false, append(g.Group{v.problem.warning()}, c.body...)
-	v.send(v.problem.status, c)
+	c.live, c.body = false, append(g.Group{v.warning()}, c.body...)
+	v.send(v.problem.Status, c)
 }
 
 // typed returns what was typed into an input of a form that was refused, and else value.
@@ -106,7 +49,7 @@ func (v *visit) typed(name, value string) string {
 
 // invalid marks the input of a problem.
 func (v *visit) invalid(name string) g.Node {
-	return g.If(v.problem != nil && v.problem.field == name, h.Aria("invalid", "true"))
+	return g.If(v.problem != nil && v.problem.Field == name, h.Aria("invalid", "true"))
 }
 
 // field is an input with its label in a form that acts.
@@ -154,12 +97,14 @@ func (v *visit) kept(in input) g.Node {
 // requestID is a hidden input that makes a repeat of a form safe: one that is sent twice, or again
 // after an answer that did not say whether the act was done, acts once.
 func (v *visit) requestID() g.Node {
-	id := rand.Text()
-	if v.problem != nil && v.problem.unknown {
-		id = v.typed("requestId", id)
+	if v.problem != nil && v.problem.Unknown {
+		return markup.HiddenFields([]string{"requestId", v.typed("requestId", rand.Text())})
 	}
-	return markup.HiddenFields([]string{"requestId", id})
+	return newRequestID()
 }
+
+// newRequestID is requestID for a form that was not sent before.
+func newRequestID() g.Node { return markup.HiddenFields([]string{"requestId", rand.Text()}) }
 
 // large is a form with rows.
 func large(path string, nodes ...g.Node) g.Node {

@@ -16,15 +16,14 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/ui/form"
 	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/many"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/payload"
 )
 
-// readJob reads a job, or what is remembered of one that has ended. What a person typed to find one
-// may have spaces around it.
+// readJob reads a job, or what is remembered of one that has ended.
 func (p *Pages) readJob(v *visit) (*belfryv1.GetResponse, error) {
-	id := cmp.Or(v.param("id"), strings.TrimSpace(v.param("find")))
-	req := &belfryv1.GetRequest{Queue: v.param("queue"), Id: id, Ended: true}
+	req := &belfryv1.GetRequest{Queue: v.param("queue"), Id: v.param("id"), Ended: true}
 	res, err := p.queues.Get(v.ctx, req)
 	if err != nil && unavailable(err) {
 		req.Stale = true
@@ -44,10 +43,11 @@ func (p *Pages) showJob(v *visit) (content, error) {
 		h.H1(h.Span(h.Class("free"), g.Text(payload.Visible(job.Id))), markup.Tag(format.Word(job.State))),
 		staleMark(res.Stale, res.AsOf.AsTime(), v.clock),
 		v.jobFacts(job),
+		g.If(len(job.Attempts) > 0, markup.Section("Last failed attempts", v.attemptsTable(job))),
 	}
 	switch {
 	case job.EndedAt != nil:
-	case v.look.hidesBodies && v.param("bodies") != "shown":
+	case v.look.HidesBodies && v.param("bodies") != "shown":
 		body = append(body, markup.Section("Headers and body", h.P(g.Text(format.Plural(len(job.Headers), "header")+" and "+
 			format.Grouped(job.BodyBytes)+" bytes are hidden. "), markup.Link(v.jobPage(job, "bodies", "shown"),
 			"Show them"))))
@@ -81,14 +81,42 @@ func (v *visit) jobFacts(j *belfryv1.Job) g.Node {
 	rows := []g.Node{
 		v.timeFact("Due", j.DueAt), v.timeFact("First due", j.FirstDueAt), v.timeFact("Put", j.CreatedAt),
 		v.timeFact("Expires", j.ExpiresAt), v.timeFact("Ended", j.EndedAt), markup.Fact("Attempts", attempts),
-		v.timeFact("Held since", j.LeaseSince), v.timeFact("Held until", j.LeaseUntil), markup.Fact("Fence", fence),
+		markup.Fact("Held by", payload.Visible(j.Client)), v.timeFact("Held since", j.ReservedAt),
+		v.timeFact("Lease since", j.LeaseSince), v.timeFact("Held until", j.LeaseUntil), markup.Fact("Fence", fence),
 	}
 	if j.EndedAt == nil {
 		rows = append(rows, markup.Fact("Priority", strconv.Itoa(int(j.Priority))), markup.Fact("Lease (TTR)",
 			format.Duration(j.Ttr)),
 			markup.Fact("Retry delays", delays(j.RetryDelays)))
 	}
-	return markup.Facts(append(rows, markup.Fact("Last error", payload.Visible(j.LastError)))...)
+	return markup.Facts(append(rows, markup.Fact("Last error", payload.Visible(j.LastError)),
+		v.causeFact(j))...)
+}
+
+// causeFact leads from a dead job to those that died of the same.
+func (v *visit) causeFact(j *belfryv1.Job) g.Node {
+	group := many.DeadGroup{Queue: j.Queue, Cause: j.Cause}
+	of := group.Selection()
+	return g.If(j.Cause != "", markup.FactOf("Cause", h.Span(h.Class("free"),
+		markup.Link(markup.Query("jobs", of.Pairs()...), payload.Visible(j.Cause)))))
+}
+
+// attemptsTable shows the last failed attempts of a job, oldest first.
+func (v *visit) attemptsTable(j *belfryv1.Job) g.Node {
+	return markup.Grid("Last failed attempts", markup.Headings("Attempt", "Began", "Ended", "Took", "Consumer", "Error"),
+		g.Map(j.Attempts, func(a *belfryv1.Attempt) g.Node {
+			took := "not known"
+			if a.BeganAt != nil && a.EndedAt != nil {
+				took = format.Span(a.EndedAt.AsTime().Sub(a.BeganAt.AsTime()))
+			}
+			failure := cmp.Or(payload.Visible(a.Error), "no error text")
+			if a.Lapsed {
+				failure = "the lease lapsed: the consumer said nothing in time"
+			}
+			return h.Tr(h.Th(h.Scope("row"), g.Text(format.Grouped(a.Number))), h.Td(v.when(a.BeganAt)),
+				h.Td(v.when(a.EndedAt)), markup.Number(took), h.Td(h.Class("free"),
+					g.Text(cmp.Or(payload.Visible(a.Client), "not known"))), h.Td(h.Class("free"), g.Text(failure)))
+		}))
 }
 
 // headersOf shows the headers of a job by name.

@@ -1,127 +1,222 @@
 package ui
 
 import (
-	"cmp"
+	"io"
+	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
-	"github.com/belfrydb/belfry/rpc/ui/form"
+	"github.com/belfrydb/belfry/rpc/ui/export"
 	"github.com/belfrydb/belfry/rpc/ui/format"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/payload"
+	"github.com/belfrydb/belfry/rpc/ui/selection"
 )
 
 // sizes are the numbers of jobs on a page that a person can choose.
 func sizes() []string { return []string{"25", "100", "500"} }
 
+// size returns how many jobs the page shows.
+func (v *visit) size() string {
+	if size := v.param("size"); slices.Contains(sizes(), size) {
+		return size
+	}
+	return sizes()[0]
+}
+
+// jobsPage is a page of jobs: what it is of, and what was read for it.
+type jobsPage struct {
+	*visit
+	of   selection.Selection
+	list *belfryv1.ListResponse
+	// counts are those of the queue, which may be a little old.
+	counts *belfryv1.JobCounts
+}
+
 func (p *Pages) listJobs(v *visit) (content, error) {
-	queue, state, length := v.param("queue"), cmp.Or(v.param("state"), "delayed"), sizes()[0]
-	if slices.Contains(sizes(), v.param("size")) {
-		length = v.param("size")
-	}
-	rows, _ := strconv.Atoi(length)
-	req := &belfryv1.ListRequest{Queue: queue, PageSize: int32(rows), PageToken: v.param("from")}
+	page := jobsPage{visit: v}
 	var err error
-	if req.State, err = stateOf(state); err != nil {
+	if page.of, err = selection.Read(v.param, v.clock.Zone); err != nil {
 		return content{}, err
 	}
-	if req.DueAfter, err = v.timeOf("after"); err != nil {
-		return content{}, err
-	}
-	if req.DueBefore, err = v.timeOf("before"); err != nil {
-		return content{}, err
-	}
-	res, err := p.queues.List(v.ctx, req)
+	rows, _ := strconv.Atoi(v.size())
+	req := page.of.List(int32(rows), v.param("from"))
+	page.list, err = p.queues.List(v.ctx, req)
 	if err != nil && unavailable(err) {
 		req.Stale = true
-		res, err = p.queues.List(v.ctx, req)
+		page.list, err = p.queues.List(v.ctx, req)
 	}
 	if err != nil {
 		return content{}, err
 	}
-	tabs, err := p.stateTabs(v, queue, state)
+	queue, err := p.admin.GetQueue(v.ctx, &belfryv1.GetQueueRequest{Queue: page.of.Queue, Stale: true})
 	if err != nil {
 		return content{}, err
 	}
+	page.counts = queue.Queue.Counts
+	return content{title: "Jobs of " + page.of.Queue, entry: "Queues", body: g.Group{
+		markup.Path("Queues", "queues", page.of.Queue, markup.Query("queue", "queue", page.of.Queue)),
+		h.H1(g.Text("Jobs")),
+		staleMark(page.list.Stale, page.list.AsOf.AsTime(), v.clock),
+		page.stateTabs(),
+		page.filter(),
+		page.searched(),
+		page.table(),
+		page.pager(),
+		page.actions(),
+	}}, nil
+}
+
+// stateTabs shows the states of jobs with their numbers.
+func (page *jobsPage) stateTabs() g.Node {
+	return h.Ul(h.Class("tabs"), g.Map(selection.States(), func(state belfryv1.JobState) g.Node {
+		name := format.Word(state)
+		return h.Li(h.A(h.Href(markup.Query("jobs", "queue", page.of.Queue, "state", name)),
+			g.If(state == page.of.State, h.Aria("current", "page")), g.Text(name+" "),
+			h.Span(h.Class("count"), g.Text(format.Grouped(selection.CountOf(page.counts, state))))))
+	}))
+}
+
+// filter is the form that selects other jobs.
+func (page *jobsPage) filter() g.Node {
 	var lengths []markup.Option
 	for _, n := range sizes() {
 		lengths = append(lengths, markup.Option{Value: n, Text: n})
 	}
-	next := markup.Query("jobs", "queue", queue, "state", state, "after", v.param("after"), "before", v.param("before"),
-		"size", length, "from", res.NextPageToken)
-	return content{title: "Jobs of " + queue, entry: "Queues", body: g.Group{
-		markup.Path("Queues", "queues", queue, markup.Query("queue", "queue", queue)),
-		h.H1(g.Text("Jobs")),
-		staleMark(res.Stale, res.AsOf.AsTime(), v.clock),
-		tabs,
-		markup.Filter("jobs", []string{"queue", queue, "state", state},
-			markup.Field("Due from", "after", h.Value(v.param("after")), markup.Width("22"),
-				h.Placeholder("2026-01-31 15:04")),
-			markup.Field("to before", "before", h.Value(v.param("before")), markup.Width("22"),
-				h.Placeholder("2026-01-31 16:04")),
-			markup.Choice("Rows", "size", length, lengths...), markup.Button("Show")),
-		v.jobsTable(res.Jobs, queue, state),
-		g.If(res.NextPageToken != "",
-			h.P(h.Class("pager"), h.A(h.Rel("next"), h.Href(next), g.Text("The next "+length)))),
-	}}, nil
+	input := func(label, name, characters, example string) g.Node {
+		return markup.Field(label, name, h.Value(page.param(name)), markup.Width(characters), h.Placeholder(example))
+	}
+	return markup.Filter("jobs", []string{"queue", page.of.Queue, "state", format.Word(page.of.State)},
+		input("Due from", "after", "18", "2026-01-31 15:04"), input("to before", "before", "18", "2026-01-31 16:04"),
+		input("Id begins with", "idPrefix", "16", "order-47"), input("Text", "text", "16", "in id, headers, error, body"),
+		g.If(page.of.State == belfryv1.JobState_JOB_STATE_DEAD || page.of.Cause != "",
+			input("Cause", "cause", "24", "smtp: # refused")),
+		markup.Choice("Rows", "size", page.size(), lengths...), markup.Button("Show"))
 }
 
-// stateTabs shows the states of jobs with their numbers, which may be a little old.
-func (p *Pages) stateTabs(v *visit, queue, chosen string) (g.Node, error) {
-	res, err := p.admin.GetQueue(v.ctx, &belfryv1.GetQueueRequest{Queue: queue, Stale: true})
-	if err != nil {
-		return nil, err
-	}
-	counts := res.Queue.Counts
-	tab := func(state string, n uint32) g.Node {
-		return h.Li(h.A(h.Href(markup.Query("jobs", "queue", queue, "state", state)),
-			g.If(state == chosen, h.Aria("current", "page")), g.Text(state+" "), h.Span(h.Class("count"),
-				g.Text(format.Grouped(n)))))
-	}
-	return h.Ul(h.Class("tabs"), tab("delayed", counts.GetDelayed()), tab("ready", counts.GetReady()),
-		tab("reserved", counts.GetReserved()), tab("dead", counts.GetDead())), nil
+// again is the page with these jobs, behind the page that gave a token.
+func (page *jobsPage) again(token string) string {
+	return markup.Query("jobs", append(page.of.Pairs(), "size", page.size(), "from", token)...)
 }
 
-func (v *visit) jobsTable(jobs []*belfryv1.Job, queue, state string) g.Node {
+// searched says how many jobs a search has looked at.
+func (page *jobsPage) searched() g.Node {
+	if !page.of.Searches() {
+		return nil
+	}
+	total := selection.CountOf(page.counts, page.of.State)
+	text := "Searched " + format.Grouped(page.list.Searched) + " of " +
+		format.Grouped(max(total, page.list.Searched)) + " " + format.Word(page.of.State) + " jobs"
+	next := page.list.NextPageToken
+	return h.P(h.Class("pager"), g.Text(text), g.If(next != "", g.Group{g.Text(" · "),
+		h.A(h.Rel("next"), h.Href(page.again(next)), g.Text("go on"))}))
+}
+
+// pager leads to the jobs that follow.
+func (page *jobsPage) pager() g.Node {
+	next := page.list.NextPageToken
+	return g.If(next != "" && !page.of.Searches(),
+		h.P(h.Class("pager"), h.A(h.Rel("next"), h.Href(page.again(next)), g.Text("The next "+page.size()))))
+}
+
+// table shows the jobs, with a box for each to choose it where there are actions.
+func (page *jobsPage) table() g.Node {
+	jobs := page.list.Jobs
 	if len(jobs) == 0 {
-		return h.P(g.Textf("No job of this selection is %s.", state))
+		text := "No job of this selection is " + format.Word(page.of.State) + "."
+		if page.list.NextPageToken != "" {
+			text = "No job was found yet."
+		}
+		return h.P(g.Text(text))
 	}
-	return markup.Grid("Jobs", markup.Headings("Id", "Due", "Attempts", "Priority", "Body", "Last error"),
-		g.Map(jobs, func(j *belfryv1.Job) g.Node {
-			return h.Tr(h.Th(h.Scope("row"), markup.IDLink(queue, j.Id)), h.Td(v.when(j.DueAt)),
-				markup.Number(format.Grouped(j.Attempt)), markup.Number(strconv.Itoa(int(j.Priority))),
-				markup.Number(format.Size(uint64(j.BodyBytes))),
-				h.Td(h.Class("free"), g.Text(payload.Visible(j.LastError))))
-		}))
+	acts := !page.pages.cfg.ReadOnly
+	columns := markup.Headings("Id", "Due", "Attempts", "Priority", "Body", "Last error")
+	if acts {
+		columns = append([]g.Node{h.Td(h.Span(h.Class("unseen"), g.Text("Choose")))}, columns...)
+	}
+	table := markup.Grid("Jobs", columns, g.Map(jobs, func(j *belfryv1.Job) g.Node {
+		return h.Tr(g.If(acts, h.Td(h.Input(h.Type("checkbox"), h.Name("job"), h.Value(url.QueryEscape(j.Id)),
+			h.Aria("label", "choose "+payload.Visible(j.Id))))),
+			h.Th(h.Scope("row"), markup.IDLink(page.of.Queue, j.Id)), h.Td(page.when(j.DueAt)),
+			markup.Number(format.Grouped(j.Attempt)), markup.Number(strconv.Itoa(int(j.Priority))),
+			markup.Number(format.Size(uint64(j.BodyBytes))), h.Td(h.Class("free"), g.Text(payload.Visible(j.LastError))))
+	}))
+	if !acts {
+		return table
+	}
+	return markup.Acting("choose", page.hidden(), table,
+		h.P(markup.Button("Act on the chosen jobs…"), g.Text(" "),
+			h.Button(h.Type("button"), h.Class("quiet"), h.Data("checks", "job"), g.Attr("hidden"), g.Text("Choose all"))))
 }
 
-// stateOf reads the name of a state that a job can be in; nothing is JOB_STATE_UNSPECIFIED.
-func stateOf(name string) (belfryv1.JobState, error) {
-	known := []belfryv1.JobState{belfryv1.JobState_JOB_STATE_UNSPECIFIED, belfryv1.JobState_JOB_STATE_DELAYED,
-		belfryv1.JobState_JOB_STATE_READY, belfryv1.JobState_JOB_STATE_RESERVED, belfryv1.JobState_JOB_STATE_DEAD}
-	i := slices.IndexFunc(known, func(s belfryv1.JobState) bool { return format.Word(s) == name })
+// hidden are the fields that say which page an action is on.
+func (page *jobsPage) hidden() []string {
+	return append(page.of.Pairs(), "size", page.size(), "from", page.param("from"), "on", "jobs")
+}
+
+// actions are those on all jobs of the selection: with their number, or else with a count first.
+func (page *jobsPage) actions() g.Node {
+	n, known := uint64(len(page.list.Jobs)), page.param("from") == "" && page.list.NextPageToken == ""
+	if !known && !page.of.Narrowed() {
+		n, known = selection.CountOf(page.counts, page.of.State), true
+	}
+	if known && n == 0 {
+		return nil
+	}
+	download := h.P(h.A(h.Href(markup.Query("export", page.of.Pairs()...)), g.Attr("download"),
+		g.Text("Download as lines of JSON")))
 	switch {
-	case name == "":
-		return belfryv1.JobState_JOB_STATE_UNSPECIFIED, nil
-	case i <= 0:
-		return 0, formError("state", "%q is none of delayed, ready, reserved, dead", name)
+	case page.pages.cfg.ReadOnly:
+		return markup.Section("All that match", download)
+	case known:
+		return markup.Section("All "+selection.Jobs(n)+" that match", page.forms(&page.of, n, page.hidden()...), download)
 	default:
-		return known[i], nil
+		return markup.Section("All that match", h.Div(h.Class("actions"),
+			markup.Acting("count", page.hidden(),
+				page.requestIDOf("count"), markup.Button("Count all jobs that match"))), download)
 	}
 }
 
-// timeOf reads a time of the query or a form; nil if there is none. A time without an offset is in
-// the zone of the page.
-func (v *visit) timeOf(name string) (*timestamppb.Timestamp, error) {
-	text := strings.TrimSpace(v.param(name))
-	if text == "" {
-		return nil, nil
+// exportJobs sends the jobs of a selection as lines of JSON. What fails after the first line ends the
+// connection, so that a browser shows that the file is not complete.
+func (p *Pages) exportJobs(w http.ResponseWriter, r *http.Request) {
+	v := p.visit(w, r)
+	of, err := selection.Read(v.param, v.clock.Zone)
+	if err != nil {
+		v.fail(err)
+		return
 	}
-	return form.Time(name, text, v.clock.Zone)
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("Content-Disposition", `attachment; filename="jobs.ndjson"`)
+	out := &begunWriter{Writer: w}
+	if err := v.export(out, of); err != nil {
+		w.Header().Del("Content-Disposition")
+		v.fail(err)
+	}
+}
+
+// export writes the jobs of a selection. It ends the connection if that fails after the first line.
+func (v *visit) export(out *begunWriter, of selection.Selection) error {
+	err := export.Write(v.ctx, out, v.pages.queues, of)
+	if err != nil && out.begun {
+		v.pages.cfg.Logger.WarnContext(v.ctx, "an export of jobs ended early", "queue", of.Queue, "error", err)
+		panic(http.ErrAbortHandler)
+	}
+	return err
+}
+
+// begunWriter remembers whether something was written.
+type begunWriter struct {
+	io.Writer
+	begun bool
+}
+
+func (w *begunWriter) Write(line []byte) (int, error) {
+	w.begun = true
+	return w.Writer.Write(line)
 }

@@ -13,6 +13,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/ui/format"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
+	"github.com/belfrydb/belfry/rpc/ui/outcome"
 )
 
 // nodePage is the page of a node.
@@ -32,7 +33,7 @@ func (p *Pages) showNode(v *visit) (content, error) {
 		}
 	}
 	if node == nil {
-		return content{}, fmt.Errorf("%w: no node %q has this incarnation", errAbsent, v.param("name"))
+		return content{}, fmt.Errorf("%w: no node %q has this incarnation", outcome.ErrAbsent, v.param("name"))
 	}
 	title := g.Group{g.Text(node.Name), markup.Tag(format.Word(node.State)), g.If(node.Name == p.cfg.Name,
 		markup.Tag("this node"))}

@@ -18,13 +18,14 @@ import (
 	"github.com/belfrydb/belfry/rpc/ui/form"
 	"github.com/belfrydb/belfry/rpc/ui/format"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
+	"github.com/belfrydb/belfry/rpc/ui/selection"
 )
 
 func (p *Pages) showQueue(v *visit) (content, error) {
 	name := v.param("queue")
-	res, err := p.admin.GetQueue(v.ctx, &belfryv1.GetQueueRequest{Queue: name})
+	res, err := p.admin.GetQueue(v.ctx, &belfryv1.GetQueueRequest{Queue: name, Minutes: true})
 	if err != nil && unavailable(err) {
-		res, err = p.admin.GetQueue(v.ctx, &belfryv1.GetQueueRequest{Queue: name, Stale: true})
+		res, err = p.admin.GetQueue(v.ctx, &belfryv1.GetQueueRequest{Queue: name, Minutes: true, Stale: true})
 	}
 	if err != nil {
 		return content{}, err
@@ -43,11 +44,10 @@ func (p *Pages) showQueue(v *visit) (content, error) {
 			state("Reserved", q.Counts.GetReserved()), state("Dead", q.Counts.GetDead()),
 			markup.Figure{Name: "Oldest ready", Value: cmp.Or(format.Duration(q.OldestReadyAge), "–")},
 			markup.Figure{Name: "Stored", Value: format.Size(q.Bytes)}),
-		markup.Filter("job", []string{"queue", q.Name}, markup.Field("Find the job with the id", "find", h.Required(),
-			h.MaxLength("256")),
-			markup.Button("Find")),
 		markup.Section("When jobs fall due", g.Map(dueCharts(q), func(c chart.Bars) g.Node { return c.Draw(v.clock) }),
 			g.If(q.Due.GetLater() > 0, h.P(g.Text(format.Grouped(q.Due.GetLater())+" fall due later.")))),
+		markup.Section("The last hour", g.Map(chart.LastHour(v.clock, res.Minutes, res.MinutesSince.AsTime()),
+			func(c chart.Lines) g.Node { return c.Draw(v.clock) })),
 		h.Div(h.Class("columns"), markup.Section("The last minute", lastMinute(q)),
 			markup.Section("Since the queue was made", totalsOf(q.Totals)),
 			markup.Section("Settings", p.settingsTable(q), p.settingsLink(q.Name))),
@@ -195,7 +195,7 @@ func (p *Pages) purgeQueue(v *visit) (string, error) {
 	if err := v.confirmed("confirm", name, "remove its jobs"); err != nil {
 		return "", err
 	}
-	state, err := stateOf(v.param("state"))
+	state, err := selection.State(v.param("state"))
 	if err != nil {
 		return "", err
 	}

@@ -3,7 +3,6 @@ package ui
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 
 	g "maragu.dev/gomponents"
@@ -12,6 +11,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/ui/format"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
+	"github.com/belfrydb/belfry/rpc/ui/sums"
 )
 
 // queueColumn is a column of the table of queues.
@@ -65,19 +65,19 @@ func (p *Pages) listQueues(v *visit) (content, error) {
 			})
 		}
 	}
-	part := pagerOf(v.param("page"), len(rows))
+	part := markup.PagerOf(v.param("page"), len(rows))
 	return content{title: "Queues", entry: "Queues", live: true, body: g.Group{
 		h.H1(g.Text("Queues"), g.If(!p.cfg.ReadOnly, h.A(h.Class("button"), h.Href("new-queue"), g.Text("New queue")))),
 		all.mark(v.clock),
 		markup.Filter("queues", []string{"sort", sort},
 			markup.Field("Name has", "filter", h.Value(has), h.Type("search"), h.MaxLength("256")), markup.Button("Filter")),
 		v.queuesTable(rows, part, has, sort),
-		part.links("queues", "filter", has, "sort", sort),
+		part.Links("queues", "filter", has, "sort", sort),
 	}}, nil
 }
 
 // queuesTable shows a part of the queues, and sums of all of them.
-func (v *visit) queuesTable(queues []*belfryv1.Queue, part pager, has, sort string) g.Node {
+func (v *visit) queuesTable(queues []*belfryv1.Queue, part markup.Pager, has, sort string) g.Node {
 	switch {
 	case len(queues) == 0 && has != "":
 		return h.P(g.Textf("No queue has “%s” in its name.", has))
@@ -93,18 +93,18 @@ func (v *visit) queuesTable(queues []*belfryv1.Queue, part pager, has, sort stri
 		headings = append(headings, h.Th(h.Scope("col"), g.If(column.key == sort, h.Aria("sort", order)),
 			markup.Link(markup.Query("queues", "filter", has, "sort", column.key), column.heading)))
 	}
-	var sums totals
+	var all sums.Totals
 	for _, q := range queues {
-		sums.add(q)
+		all.Add(q)
 	}
-	return h.Div(h.Class("numbers"), markup.Grid("Queues", headings, g.Map(queues[part.from:part.to], v.queueRow),
+	return h.Div(h.Class("numbers"), markup.Grid("Queues", headings, g.Map(queues[part.From:part.To], v.queueRow),
 		h.TFoot(h.Tr(
 			h.Th(h.Scope("row"), g.Text(format.Grouped(uint64(len(queues)))+" in all")),
-			markup.Number(format.Grouped(sums.ready)), h.Td(),
-			markup.Number(format.Grouped(sums.delayed)), h.Td(), markup.Number(format.Grouped(sums.reserved)),
-			markup.Number(format.Grouped(sums.dead)),
-			markup.Number(format.Rate(sums.puts)), markup.Number(format.Rate(sums.acks)), h.Td(),
-			markup.Number(format.Size(sums.bytes)), h.Td()))))
+			markup.Number(format.Grouped(all.Ready)), h.Td(),
+			markup.Number(format.Grouped(all.Delayed)), h.Td(), markup.Number(format.Grouped(all.Reserved)),
+			markup.Number(format.Grouped(all.Dead)),
+			markup.Number(format.Rate(all.Puts)), markup.Number(format.Rate(all.Acks)), h.Td(),
+			markup.Number(format.Size(all.Bytes)), h.Td()))))
 }
 
 func (v *visit) queueRow(q *belfryv1.Queue) g.Node {
@@ -120,35 +120,4 @@ func (v *visit) queueRow(q *belfryv1.Queue) g.Node {
 		h.Td(g.If(q.Counts.GetDead() > 0, h.Class("bad")), g.Text(format.Grouped(q.Counts.GetDead()))),
 		markup.Number(format.Rate(q.Rates.GetPutsPerSecond())), markup.Number(format.Rate(q.Rates.GetAcksPerSecond())),
 		markup.Number(format.Duration(q.Lateness.GetP99())), markup.Number(format.Size(q.Bytes)), h.Td(paused))
-}
-
-// pager says which part of a list is on a page. Pages are numbered from 1.
-type pager struct{ page, pages, from, to int }
-
-// queuesOnPage is how many rows a page has.
-const queuesOnPage = 100
-
-func pagerOf(page string, rows int) pager {
-	number, _ := strconv.Atoi(page) // what is no number is page 1
-	part := pager{pages: max(1, (rows+queuesOnPage-1)/queuesOnPage)}
-	part.page = min(max(number, 1), part.pages)
-	part.from = (part.page - 1) * queuesOnPage
-	part.to = min(part.from+queuesOnPage, rows)
-	return part
-}
-
-// links leads to the pages beside this one; nothing if there are none.
-func (part pager) links(target string, pairs ...string) g.Node {
-	if part.pages == 1 {
-		return nil
-	}
-	to := func(page int, rel, text string) g.Node {
-		if page < 1 || page > part.pages {
-			return nil
-		}
-		return g.Group{g.Text(" · "),
-			h.A(h.Rel(rel), h.Href(markup.Query(target, append(pairs, "page", strconv.Itoa(page))...)), g.Text(text))}
-	}
-	return h.P(h.Class("pager"), g.Textf("Page %d of %d", part.page, part.pages), to(part.page-1, "prev", "before"),
-		to(part.page+1, "next", "after"))
 }

@@ -5,9 +5,10 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/belfrydb/belfry/rpc/ui/format"
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
+
+	"github.com/belfrydb/belfry/rpc/ui/format"
 )
 
 func (l *queueList) mark(c format.Clock) g.Node { return staleMark(l.stale, l.asOf, c) }

@@ -14,6 +14,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/ui/form"
 	"github.com/belfrydb/belfry/rpc/ui/format"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
+	"github.com/belfrydb/belfry/rpc/ui/outcome"
 	"github.com/belfrydb/belfry/rpc/ui/payload"
 )
 
@@ -118,7 +119,8 @@ func (p *Pages) findToken(ctx context.Context, id string) (*belfryv1.Token, erro
 			}
 		}
 		if req.PageToken = res.NextPageToken; req.PageToken == "" {
-			return nil, fmt.Errorf("%w: there is no token %q; it was revoked, or it is in a file of the nodes", errAbsent, id)
+			return nil, fmt.Errorf("%w: there is no token %q; it was revoked, or it is in a file of the nodes",
+				outcome.ErrAbsent, id)
 		}
 	}
 }
@@ -197,7 +199,7 @@ func (p *Pages) rotateToken(v *visit) (string, error) {
 // shown in any case.
 func (p *Pages) endOld(v *visit, id string, overlap *durationpb.Duration) g.Node {
 	if _, err := p.admin.DeleteToken(v.ctx, &belfryv1.DeleteTokenRequest{Id: id, After: overlap}); err != nil {
-		return h.P(h.Class("warning"), h.Role("alert"), g.Text("The old token "+id+" goes on: "+problemOf(err).text))
+		return h.P(h.Class("warning"), h.Role("alert"), g.Text("The old token "+id+" goes on: "+outcome.Of(err).Text))
 	}
 	return h.P(g.Text("The old token " + id + " ends in " + format.Span(overlap.AsDuration()) + "."))
 }

@@ -18,7 +18,9 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/ui/login"
+	"github.com/belfrydb/belfry/rpc/ui/many"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
+	"github.com/belfrydb/belfry/rpc/ui/outcome"
 	"github.com/belfrydb/belfry/rpc/ui/recent"
 )
 
@@ -53,9 +55,10 @@ type Pages struct {
 	admin  belfryv1connect.AdminServiceClient
 	mux    *http.ServeMux
 	forms  []string
-	// allQueues and deadCauses are shared by pages, because they cost more than one call.
+	// allQueues, deadCauses and holders are shared by pages, because they cost more than one call.
 	allQueues  *recent.Reads[*queueList]
-	deadCauses *recent.Reads[*deadList]
+	deadCauses *recent.Reads[*many.Dead]
+	holders    *recent.Reads[*many.Held]
 }
 
 //go:embed static
@@ -68,7 +71,8 @@ func New(cfg Config) (*Pages, error) {
 	}
 	p := &Pages{
 		cfg: cfg, mux: http.NewServeMux(), allQueues: recent.New[*queueList](listFresh, listOld),
-		deadCauses: recent.New[*deadList](causesFresh, causesOld),
+		deadCauses: recent.New[*many.Dead](causesFresh, causesOld),
+		holders:    recent.New[*many.Held](holdersFresh, holdersOld),
 	}
 	p.queues, p.admin = newClients(cfg.API)
 	p.route()
@@ -132,6 +136,10 @@ func (p *Pages) route() {
 	get("jobs", p.listJobs)
 	get("job", p.showJob)
 	get("dead", p.deadLetters)
+	get("find", p.find)
+	get("consumers", p.listConsumers)
+	get("tasks", p.listTasks)
+	get("task", p.showTask)
 	get("cluster", p.showCluster)
 	get("node", p.showNode)
 	get("namespaces", p.listNamespaces)
@@ -141,6 +149,7 @@ func (p *Pages) route() {
 	get("audit", p.listAudit)
 	get("settings", p.showSettings)
 	p.mux.HandleFunc("GET "+p.cfg.Path+"body", p.download)
+	p.mux.HandleFunc("GET "+p.cfg.Path+"export", p.exportJobs)
 	post("pause", p.pauseQueue, p.showQueue)
 	post("resume", p.resumeQueue, p.showQueue)
 	post("purge", p.purgeQueue, p.showQueue)
@@ -152,7 +161,11 @@ func (p *Pages) route() {
 	post("reschedule", p.rescheduleJob, p.showJob)
 	post("cancel", p.cancelJob, p.showJob)
 	post("redrive", p.redriveJob, p.showJob)
-	post("redrive-group", p.redriveGroup, nil)
+	form("choose", p.action(action{p.choose, p.listJobs, chosenFormMax}))
+	form("act-chosen", p.action(action{p.actOnChosen, p.showChosen, chosenFormMax}))
+	post("count", p.startCount, p.pageOfForm)
+	post("act-all", p.actOnAll, p.pageOfForm)
+	post("stop-task", p.stopTask, p.showTask)
 	post("drain", p.drainNode, p.showNode)
 	post("undrain", p.undrainNode, p.showNode)
 	post("remove-node", p.removeNode, p.showNode)
@@ -215,6 +228,10 @@ func (p *Pages) page(show func(*visit) (content, error)) http.Handler {
 			v.fail(err)
 			return
 		}
+		if c.target != "" {
+			v.redirect(c.target)
+			return
+		}
 		v.send(http.StatusOK, c)
 	})
 }
@@ -234,18 +251,19 @@ func (p *Pages) action(a action) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := p.visit(w, r)
 		if p.cfg.ReadOnly {
-			v.fail(errReadOnly)
+			v.fail(outcome.ErrReadOnly)
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, a.bytesMax)
 		if err := cmp.Or(r.ParseForm(), markup.ReadHidden(r)); err != nil {
-			v.fail(fmt.Errorf("%w: %w", errForm, err))
+			v.fail(fmt.Errorf("%w: %w", outcome.ErrForm, err))
 			return
 		}
 		target, err := a.act(v)
 		// Also a refused act may have changed something: only a part of it failed, or it is not known.
 		p.allQueues.Forget(v.token())
 		p.deadCauses.Forget(v.token())
+		p.holders.Forget(v.token())
 		switch {
 		case err != nil:
 			v.refuse(err, a.page)
@@ -262,10 +280,4 @@ const (
 	formBytesMax = 64 << 10
 	// putFormBytesMax bounds the form of a put: a body of 1 MiB has three times its size there.
 	putFormBytesMax = 4 << 20
-)
-
-var (
-	errReadOnly = errors.New("this dashboard only shows: the server runs with --ui read")
-	errForm     = errors.New("the form cannot be read")
-	errAbsent   = errors.New("not found")
 )

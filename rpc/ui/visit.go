@@ -8,12 +8,14 @@ import (
 	"strconv"
 	"time"
 
-	"connectrpc.com/connect"
-	"github.com/belfrydb/belfry/rpc/ui/format"
-	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
+
+	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/look"
+	"github.com/belfrydb/belfry/rpc/ui/markup"
+	"github.com/belfrydb/belfry/rpc/ui/outcome"
 )
 
 // visit is one request for a page or an action.
@@ -23,19 +25,19 @@ type visit struct {
 	r     *http.Request
 	// ctx is the context for the calls of this visit.
 	ctx   context.Context
-	look  look
+	look  look.Look
 	clock format.Clock
 	// problem is why a form was refused; nil if none was.
-	problem *problem
+	problem *outcome.Problem
 	// answer is the page that an act shows instead of going to another one.
 	answer *content
 }
 
 func (p *Pages) visit(w http.ResponseWriter, r *http.Request) *visit {
-	look := lookOf(r)
+	seen := look.Of(r)
 	return &visit{
-		pages: p, w: w, r: r, ctx: onBehalf(r.Context(), r), look: look,
-		clock: format.Clock{Now: p.cfg.Now(), Zone: look.zone},
+		pages: p, w: w, r: r, ctx: onBehalf(r.Context(), r), look: seen,
+		clock: format.Clock{Now: p.cfg.Now(), Zone: seen.Zone},
 	}
 }
 
@@ -53,13 +55,16 @@ type content struct {
 	body  g.Group
 	// live says that the page may be refreshed: it shows what changes.
 	live bool
+	// target is the page to go to instead; empty for none.
+	target string
 }
 
 // entries are the names and pages of the navigation.
 func entries() [][2]string {
 	return [][2]string{
-		{"Overview", "./"}, {"Queues", "queues"}, {"Dead letters", "dead"}, {"Cluster", "cluster"},
-		{"Namespaces", "namespaces"}, {"Tokens", "tokens"}, {"Audit", "audit"}, {"Settings", "settings"},
+		{"Overview", "./"}, {"Queues", "queues"}, {"Dead letters", "dead"}, {"Consumers", "consumers"},
+		{"Tasks", "tasks"}, {"Cluster", "cluster"}, {"Namespaces", "namespaces"},
+		{"Tokens", "tokens"}, {"Audit", "audit"}, {"Settings", "settings"},
 	}
 }
 
@@ -81,11 +86,11 @@ func (v *visit) send(status int, c content) {
 func (v *visit) document(c content) g.Node {
 	refresh := 0
 	if c.live {
-		refresh = v.look.refresh
+		refresh = v.look.Refresh
 	}
-	notice := noticeOf(v.r.URL.Query())
+	notice := outcome.Notice(v.r.URL.Query())
 	version := "?v=" + url.QueryEscape(v.pages.cfg.Version)
-	return h.Doctype(h.HTML(h.Lang("en"), h.Data("theme", v.look.theme),
+	return h.Doctype(h.HTML(h.Lang("en"), h.Data("theme", v.look.Theme),
 		h.Head(
 			h.Meta(h.Charset("utf-8")),
 			h.Meta(h.Name("viewport"), h.Content("width=device-width, initial-scale=1")),
@@ -111,6 +116,7 @@ func (v *visit) header(entry string) g.Node {
 		h.Nav(h.Aria("label", "Pages"), h.Ul(g.Map(entries(), func(e [2]string) g.Node {
 			return h.Li(h.A(h.Href(e[1]), g.If(e[0] == entry, h.Aria("current", "page")), g.Text(e[0])))
 		}))),
+		v.findBox(),
 		g.If(v.r.Header.Get("Authorization") != "",
 			h.Form(h.Method("post"), h.Action("logout"), h.Button(h.Class("quiet"), g.Text("Log out")))),
 		// The script says here that the page is old. What is read aloud is said once, without the age.
@@ -122,7 +128,7 @@ func (v *visit) footer() g.Node {
 	cfg := &v.pages.cfg
 	return h.Footer(h.P(
 		g.Textf("Node %s, version %s · %s · times in ", cfg.Name, cfg.Version, v.clock.NowText()),
-		markup.Link("settings", v.look.zone.String())))
+		markup.Link("settings", v.look.Zone.String())))
 }
 
 // when shows a time, and as its title how far away it is; nothing if it is not set.
@@ -148,11 +154,11 @@ func (v *visit) redirect(target string) {
 
 // fail shows an error on a page of its own.
 func (v *visit) fail(err error) {
-	problem := problemOf(err)
-	v.send(problem.status, content{title: "Error", body: g.Group{
+	what := outcome.Of(err)
+	v.send(what.Status, content{title: "Error", body: g.Group{
 		h.H1(g.Text("That did not work")),
-		h.P(h.Class("warning"), h.Role("alert"), h.Strong(g.If(problem.reason != "", g.Text(problem.reason+" "))),
-			g.Text(problem.text)),
+		h.P(h.Class("warning"), h.Role("alert"), h.Strong(g.If(what.Reason != "", g.Text(what.Reason+" "))),
+			g.Text(what.Text)),
 		h.P(markup.Link("./", "Overview")),
 	}})
 }
@@ -167,55 +173,4 @@ func (v *visit) here() string {
 		here += "?" + v.r.URL.RawQuery
 	}
 	return here
-}
-
-// statusOf returns the status of a page whose call failed.
-func statusOf(code connect.Code) int {
-	switch code {
-	case connect.CodeNotFound:
-		return http.StatusNotFound
-	case connect.CodeInvalidArgument:
-		return http.StatusBadRequest
-	case connect.CodePermissionDenied:
-		return http.StatusForbidden
-	case connect.CodeUnauthenticated:
-		return http.StatusUnauthorized
-	case connect.CodeAlreadyExists, connect.CodeFailedPrecondition, connect.CodeAborted:
-		return http.StatusConflict
-	case connect.CodeResourceExhausted:
-		return http.StatusTooManyRequests
-	case connect.CodeUnavailable, connect.CodeCanceled, connect.CodeDeadlineExceeded:
-		return http.StatusServiceUnavailable
-	default:
-		return http.StatusInternalServerError
-	}
-}
-
-// notices are the sentences that a page shows after an action, by the name of the action.
-func notices() map[string]string {
-	return map[string]string{
-		"pause": "The queue is paused.", "resume": "The queue is no longer paused.", "purge": "jobs are removed.",
-		"delete-queue":   "jobs were deleted with the queue.",
-		"queue-settings": "The settings are changed.", "new-queue": "The queue is made.",
-		"pending": "shards have not applied the settings yet. They will.",
-		"put":     "The job is put.", "put-again": "This job was put before. Nothing was changed.",
-		"run-now": "The job is due now.", "reschedule": "The job has a new due time.", "cancel": "The job is cancelled.",
-		"redrive": "The job is ready again.", "redrive-group": "jobs are ready again.",
-		"drain":   "The node is being drained. It is empty when it has no replica and leads nothing.",
-		"undrain": "The node takes replicas again.", "remove-node": "The node is forgotten.",
-		"transfer": "The leadership was handed over.", "transfer-same": "That node leads the shard already.",
-		"namespace": "The quota is set.", "delete-namespace": "The quota is removed.",
-		"revoke-token": "The token is revoked.", "revoke-token-again": "There was no such token any more.",
-		"settings": "The settings are kept in this browser.",
-	}
-}
-
-// noticeOf returns the sentence about the action that led to a page, with the number of jobs if the
-// action counted them; nothing if none did. The text comes from notices alone.
-func noticeOf(q url.Values) string {
-	sentence := notices()[q.Get("done")]
-	if n, err := strconv.ParseUint(q.Get("n"), 10, 64); err == nil && sentence != "" {
-		return format.Grouped(n) + " " + sentence
-	}
-	return sentence
 }

@@ -207,33 +207,6 @@ func (c *Catalog) EndToken(context.Context, string, time.Time) (bool, error) {
 // Tokens implements backend.Catalog. There are none.
 func (c *Catalog) Tokens() []*tokens.Record { return nil }
 
-// StartTask implements backend.Catalog. The task waits for ever.
-func (c *Catalog) StartTask(_ context.Context, t bulk.Task) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.tasks = append(c.tasks, t)
-	return nil
-}
-
-// StopTask implements backend.Catalog. The task ends at once.
-func (c *Catalog) StopTask(_ context.Context, id string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i := range c.tasks {
-		if c.tasks[i].ID == id {
-			c.tasks[i].Stop, c.tasks[i].Progress.Ended = true, c.tasks[i].Created+1
-		}
-	}
-	return nil
-}
-
-// Tasks implements backend.Catalog.
-func (c *Catalog) Tasks() []bulk.Task {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.tasks)
-}
-
 // LateCatalog is a Catalog that knows less than those of other nodes until it is refreshed.
 type LateCatalog struct {
 	*Catalog

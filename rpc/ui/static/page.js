@@ -130,3 +130,12 @@ for (const button of document.querySelectorAll('button[data-copies]')) {
     }
   });
 }
+
+for (const button of document.querySelectorAll('button[data-checks]')) {
+  button.hidden = false;
+  button.addEventListener('click', () => {
+    const boxes = [...document.querySelectorAll(`input[type=checkbox][name="${CSS.escape(button.dataset.checks)}"]`)];
+    const all = boxes.every((box) => box.checked);
+    for (const box of boxes) box.checked = !all;
+  });
+}

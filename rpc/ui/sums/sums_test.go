@@ -1,0 +1,55 @@
+package sums
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// TestSums: sums have room for more than a queue has.
+func TestSums(t *testing.T) {
+	var all Totals
+	var due Due
+	for range 2 {
+		all.Add(&belfryv1.Queue{Counts: &belfryv1.JobCounts{Delayed: math.MaxUint32, Ready: 1, Reserved: 2, Dead: 3},
+			Bytes: 4, Rates: &belfryv1.QueueRates{PutsPerSecond: 0.5, ReservesPerSecond: 1, AcksPerSecond: 2}})
+		due.Add(&belfryv1.DueHistogram{Overdue: math.MaxUint32, NextMinute: 1, NextHour: 2, NextDay: 3,
+			NextMonth: 4, Later: 5})
+	}
+	if want := (Totals{2 * math.MaxUint32, 2, 4, 6, 8, 1, 2, 4}); all != want {
+		t.Errorf("%+v, want %+v", all, want)
+	}
+	if want := (Due{2 * math.MaxUint32, 2, 4, 6, 8, 10}); due != want {
+		t.Errorf("%+v, want %+v", due, want)
+	}
+}
+
+// TestSuspects: a queue is named with each of its reasons, those with most dead jobs first.
+func TestSuspects(t *testing.T) {
+	queues := []*belfryv1.Queue{{Name: "fine", Counts: &belfryv1.JobCounts{Ready: 9},
+		OldestReadyAge: durationpb.New(time.Minute)},
+		{Name: "paused", Counts: &belfryv1.JobCounts{Ready: 7}, Settings: &belfryv1.QueueSettings{Paused: proto.Bool(true)}},
+		{Name: "empty", Settings: &belfryv1.QueueSettings{Paused: proto.Bool(true)}},
+		{Name: "late", OldestReadyAge: durationpb.New(61 * time.Second)}}
+	for i := range uint32(25) {
+		queues = append(queues, &belfryv1.Queue{Name: fmt.Sprint("dead-", i), Counts: &belfryv1.JobCounts{Dead: i}})
+	}
+	var all []string
+	for _, s := range Suspects(queues[:6]) {
+		all = append(all, s.Queue.Name+": "+strings.Join(s.Because, ", "))
+	}
+	want := []string{"dead-1: 1 dead", "late: ready for 1 m 1 s", "paused: paused with 7 ready"}
+	if strings.Join(all, "; ") != strings.Join(want, "; ") {
+		t.Errorf("%q, want %q", all, want)
+	}
+	if most := Suspects(queues); len(most) != 20 || most[0].Queue.Name != "dead-24" {
+		t.Errorf("%d queues from %v", len(most), most[0])
+	}
+}
