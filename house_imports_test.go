@@ -556,7 +556,8 @@ var importTable = []importRow{
 			"client/internal/coalesce",
 			"client/internal/failure", "client/internal/lease", "client/internal/placement", "client/internal/requestid",
 			"client/internal/routes", "client/internal/servers", "client/internal/session", "client/internal/tracing",
-			"client/internal/wire", "client/internal/consume", "rpc/belfry/...", "rpc/portcheck", "stream"},
+			"client/internal/transport", "client/internal/wire", "client/internal/consume", "rpc/belfry/...", "rpc/portcheck",
+			"stream"},
 		testMay: []string{"access/tokens", "client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
@@ -636,6 +637,12 @@ var importTable = []importRow{
 			"go.opentelemetry.io/otel/propagation", "go.opentelemetry.io/otel/trace",
 		},
 		reason: "spans need what a call says of itself, and no client",
+	},
+	{
+		dir:      "client/internal/transport",
+		may:      []string{"client/internal/bearer", "client/internal/requestid", "client/internal/session", "rpc/portcheck"},
+		external: []string{"connectrpc.com/connect"},
+		reason:   "a connection carries calls, and knows none of them",
 	},
 	{
 		dir:      "client/internal/wire",

@@ -31,16 +31,13 @@ func (a Admin) CreateQueue(ctx context.Context, name string, partitions int,
 		Queue: name, Partitions: uint32(partitions), Settings: wire, RequestId: a.client.clock.NewID(),
 		//nolint:gosec // checked
 	}
-	res, err := call(ctx, a.client, callKind{id: &req.RequestId},
-		func(ctx context.Context, ep *endpoint) (*belfryv1.CreateQueueResponse, error) {
-			return ep.admin.CreateQueue(ctx, req)
-		})
+	res, err := call(ctx, a.client, callKind{id: &req.RequestId}, onAdmin(adminMethods.CreateQueue, req))
 	if err != nil {
 		return ConfiguredQueue{}, err
 	}
 	return ConfiguredQueue{
 		Partitions: int(res.GetPartitions()), Settings: settingsOf(res.GetSettings()), Version: res.GetSettingsVersion(),
-		Shards: shardsOf(res.GetWitnesses()), PendingShards: res.GetPendingShards(),
+		Shards: each(res.GetWitnesses(), (*belfryv1.Witness).GetShard), PendingShards: res.GetPendingShards(),
 	}, nil
 }
 
@@ -50,10 +47,7 @@ func (a Admin) Queues(ctx context.Context, prefix string) iter.Seq2[QueueState, 
 	return func(yield func(QueueState, error) bool) {
 		req := &belfryv1.ListQueuesRequest{Prefix: prefix}
 		for {
-			res, err := call(ctx, a.client, callKind{reads: true},
-				func(ctx context.Context, ep *endpoint) (*belfryv1.ListQueuesResponse, error) {
-					return ep.admin.ListQueues(ctx, req)
-				})
+			res, err := call(ctx, a.client, callKind{reads: true}, onAdmin(adminMethods.ListQueues, req))
 			if err != nil {
 				yield(QueueState{}, err)
 				return
@@ -76,10 +70,7 @@ func (a Admin) Queues(ctx context.Context, prefix string) iter.Seq2[QueueState, 
 // Errors: Reason("QUEUE_NOT_FOUND").
 func (a Admin) Queue(ctx context.Context, name string) (QueueState, error) {
 	req := &belfryv1.GetQueueRequest{Queue: name}
-	res, err := call(ctx, a.client, callKind{reads: true},
-		func(ctx context.Context, ep *endpoint) (*belfryv1.GetQueueResponse, error) {
-			return ep.admin.GetQueue(ctx, req)
-		})
+	res, err := call(ctx, a.client, callKind{reads: true}, onAdmin(adminMethods.GetQueue, req))
 	if err != nil {
 		return QueueState{}, err
 	}
@@ -97,15 +88,13 @@ func (a Admin) UpdateQueue(ctx context.Context, name string, settings *QueueSett
 		return ConfiguredQueue{}, err
 	}
 	req := &belfryv1.UpdateQueueRequest{Queue: name, Settings: wire, RequestId: a.client.clock.NewID()}
-	res, err := call(ctx, a.client, callKind{id: &req.RequestId},
-		func(ctx context.Context, ep *endpoint) (*belfryv1.UpdateQueueResponse, error) {
-			return ep.admin.UpdateQueue(ctx, req)
-		})
+	res, err := call(ctx, a.client, callKind{id: &req.RequestId}, onAdmin(adminMethods.UpdateQueue, req))
 	if err != nil {
 		return ConfiguredQueue{}, err
 	}
 	return ConfiguredQueue{
-		Settings: settingsOf(res.GetSettings()), Version: res.GetSettingsVersion(), Shards: shardsOf(res.GetWitnesses()),
+		Settings: settingsOf(res.GetSettings()), Version: res.GetSettingsVersion(),
+		Shards:        each(res.GetWitnesses(), (*belfryv1.Witness).GetShard),
 		PendingShards: res.GetPendingShards(),
 	}, nil
 }
@@ -123,10 +112,7 @@ func (a Admin) PurgeQueue(ctx context.Context, name string, states ...State) (in
 		}
 		req.States = append(req.States, number)
 	}
-	res, err := call(ctx, a.client, callKind{id: &req.RequestId},
-		func(ctx context.Context, ep *endpoint) (*belfryv1.PurgeQueueResponse, error) {
-			return ep.admin.PurgeQueue(ctx, req)
-		})
+	res, err := call(ctx, a.client, callKind{id: &req.RequestId}, onAdmin(adminMethods.PurgeQueue, req))
 	return int(res.GetPurged()), err
 }
 
@@ -136,19 +122,14 @@ func (a Admin) PurgeQueue(ctx context.Context, name string, states ...State) (in
 // Errors: Reason("QUEUE_NOT_FOUND").
 func (a Admin) DeleteQueue(ctx context.Context, name string) (int, error) {
 	req := &belfryv1.DeleteQueueRequest{Queue: name, RequestId: a.client.clock.NewID()}
-	res, err := call(ctx, a.client, callKind{id: &req.RequestId},
-		func(ctx context.Context, ep *endpoint) (*belfryv1.DeleteQueueResponse, error) {
-			return ep.admin.DeleteQueue(ctx, req)
-		})
+	res, err := call(ctx, a.client, callKind{id: &req.RequestId}, onAdmin(adminMethods.DeleteQueue, req))
 	return int(res.GetPurged()), err
 }
 
 // Cluster reads the nodes and shards as the answering node sees them.
 func (a Admin) Cluster(ctx context.Context) (Cluster, error) {
 	res, err := call(ctx, a.client, callKind{reads: true},
-		func(ctx context.Context, ep *endpoint) (*belfryv1.GetClusterResponse, error) {
-			return ep.admin.GetCluster(ctx, &belfryv1.GetClusterRequest{})
-		})
+		onAdmin(adminMethods.GetCluster, &belfryv1.GetClusterRequest{}))
 	if err != nil {
 		return Cluster{}, err
 	}

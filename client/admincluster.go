@@ -70,6 +70,12 @@ type ClusterNode struct {
 	Conditions []NodeCondition
 	// UnreachedBy are the names of nodes that cannot connect to this node although it runs.
 	UnreachedBy []string
+	// DiskFree is the free space of the disk with the node's data, in bytes, 0 if it is not known.
+	// Below DiskLow the node refuses puts.
+	DiskFree, DiskLow uint64
+	// ClockOffset is how far the node's clock is ahead of the median of all clocks; nil if it has
+	// compared none in the last minute.
+	ClockOffset *time.Duration
 }
 
 // A NodeCondition is one trouble of one node.
@@ -128,55 +134,48 @@ func clusterOf(c *belfryv1.GetClusterResponse) Cluster {
 		ReplicationFactor: int(c.GetReplicationFactor()),
 		MinVoters:         int(c.GetMinVoters()), GracePeriod: c.GetGracePeriod().AsDuration(),
 		NoAutoCreate: c.GetNoAutoCreate(), Format: int(c.GetFormat()),
-	}
-	for _, n := range c.GetNodes() {
-		out.Nodes = append(out.Nodes, nodeOf(n))
-	}
-	for _, s := range c.GetShards() {
-		out.Shards = append(out.Shards, ClusterShard{
-			Number: s.GetShard(), Leader: s.GetLeader(), Term: s.GetTerm(), AppliedIndex: s.GetAppliedIndex(),
-			Digest: s.GetDigest(), Voters: s.GetVoters(),
-			Nonvoters: s.GetNonvoters(), VotersWanted: int(s.GetVotersWanted()), Jobs: int(s.GetJobs()),
-			Time:       timeOf(s.GetTime()),
-			ClockAhead: s.GetClockAhead().AsDuration(), Replicas: replicasOf(s.GetReplicas()),
-		})
+		Nodes: each(c.GetNodes(), nodeOf), Shards: each(c.GetShards(), shardOf),
 	}
 	g := c.GetCatalog()
 	out.Catalog = ClusterShard{
 		Leader: g.GetLeader(), Term: g.GetTerm(), Voters: g.GetVoters(), Nonvoters: g.GetNonvoters(),
-		Replicas: replicasOf(g.GetReplicas()),
+		Replicas: each(g.GetReplicas(), replicaOf),
 	}
-	for _, m := range c.GetMoves() {
-		out.Moves = append(out.Moves, ShardMove{Shard: m.GetShard(), Text: m.GetText()})
-	}
+	out.Moves = each(c.GetMoves(), func(m *belfryv1.ShardMove) ShardMove {
+		return ShardMove{Shard: m.GetShard(), Text: m.GetText()}
+	})
 	return out
+}
+
+// shardOf reads a shard off the wire.
+func shardOf(s *belfryv1.Shard) ClusterShard {
+	return ClusterShard{
+		Number: s.GetShard(), Leader: s.GetLeader(), Term: s.GetTerm(), AppliedIndex: s.GetAppliedIndex(),
+		Digest: s.GetDigest(), Voters: s.GetVoters(), Nonvoters: s.GetNonvoters(), VotersWanted: int(s.GetVotersWanted()),
+		Jobs: int(s.GetJobs()), Time: timeOf(s.GetTime()), ClockAhead: s.GetClockAhead().AsDuration(),
+		Replicas: each(s.GetReplicas(), replicaOf),
+	}
 }
 
 // nodeOf reads a node off the wire.
 func nodeOf(n *belfryv1.Node) ClusterNode {
-	out := ClusterNode{
+	return ClusterNode{
 		Name: n.GetName(), Incarnation: n.GetIncarnation(), Address: n.GetAddress(), PeerAddress: n.GetPeerAddress(),
 		Version: n.GetVersion(), Zone: n.GetZone(),
 		State: strings.TrimPrefix(n.GetState().String(), "NODE_STATE_"), Draining: n.GetDraining(),
 		Replicas: int(n.GetReplicas()), Leads: int(n.GetLeads()),
 		SilentSince: timeOf(n.GetSilentSince()), Format: int(n.GetFormat()), UnreachedBy: n.GetUnreachedBy(),
+		DiskFree: n.GetDiskFreeBytes(), DiskLow: n.GetDiskLowBytes(), ClockOffset: durationOf(n.GetClockOffset()),
+		Conditions: each(n.GetConditions(), func(c *belfryv1.NodeCondition) NodeCondition {
+			return NodeCondition{Kind: c.GetKind(), Message: c.GetMessage(), Since: timeOf(c.GetSince())}
+		}),
 	}
-	for _, c := range n.GetConditions() {
-		out.Conditions = append(out.Conditions, NodeCondition{
-			Kind: c.GetKind(), Message: c.GetMessage(), Since: timeOf(c.GetSince()),
-		})
-	}
-	return out
 }
 
-// replicasOf reads the replicas of a group off the wire.
-func replicasOf(replicas []*belfryv1.Replica) (all []ClusterReplica) {
-	for _, r := range replicas {
-		all = append(all, ClusterReplica{
-			Node: r.GetNode(), Incarnation: r.GetIncarnation(), Voter: r.GetVoter(), Silent: r.GetSilent(),
-			AppliedIndex: r.GetAppliedIndex(), Digest: r.GetDigest(),
-			BehindSince: timeOf(r.GetBehindSince()),
-		})
+// replicaOf reads a replica of a group off the wire.
+func replicaOf(r *belfryv1.Replica) ClusterReplica {
+	return ClusterReplica{
+		Node: r.GetNode(), Incarnation: r.GetIncarnation(), Voter: r.GetVoter(), Silent: r.GetSilent(),
+		AppliedIndex: r.GetAppliedIndex(), Digest: r.GetDigest(), BehindSince: timeOf(r.GetBehindSince()),
 	}
-	return all
 }

@@ -172,7 +172,7 @@ func (s *QueueSettings) wire() (*belfryv1.QueueSettings, error) {
 	}
 	out := &belfryv1.QueueSettings{
 		Ttr: optionalDuration(s.TTR), RetryDelaysDefault: s.DefaultRetryDelays, DedupWindow: optionalDuration(s.DedupWindow),
-		DedupForever: s.DedupForever, Paused: s.Paused,
+		DedupForever: s.DedupForever, Paused: s.Paused, RetryDelays: each(s.RetryDelays, durationpb.New),
 	}
 	for _, n := range []struct {
 		name string
@@ -195,9 +195,6 @@ func (s *QueueSettings) wire() (*belfryv1.QueueSettings, error) {
 			return nil, invalidError("MaxBytes: %d; it is at least 0", *s.MaxBytes)
 		}
 		out.MaxBytes = new(uint64(*s.MaxBytes)) //nolint:gosec // checked
-	}
-	for _, d := range s.RetryDelays {
-		out.RetryDelays = append(out.RetryDelays, durationpb.New(d))
 	}
 	if s.Overdue != nil {
 		mode, ok := belfryv1.OverdueMode_value[overduePrefix+s.Overdue.Mode]
@@ -240,10 +237,7 @@ func settingsOf(s *belfryv1.QueueSettings) QueueSettings {
 		DedupWindow:  durationOf(s.DedupWindow),
 		DedupForever: s.DedupForever, MaxInFlight: countOf(s.MaxInFlight), MaxJobs: countOf(s.MaxJobs),
 		PutsPerSecond: countOf(s.PutsPerSecond), Paused: s.Paused,
-		PausedUntil: timeOf(s.PausedUntil),
-	}
-	for _, d := range s.RetryDelays {
-		out.RetryDelays = append(out.RetryDelays, d.AsDuration())
+		PausedUntil: timeOf(s.PausedUntil), RetryDelays: each(s.RetryDelays, (*durationpb.Duration).AsDuration),
 	}
 	if s.MaxBytes != nil {
 		out.MaxBytes = new(int64(min(*s.MaxBytes, math.MaxInt64))) //nolint:gosec // bounded
@@ -260,10 +254,10 @@ func settingsOf(s *belfryv1.QueueSettings) QueueSettings {
 	return out
 }
 
-// shardsOf returns the shards in which a call was applied.
-func shardsOf(witnesses []*belfryv1.Witness) (all []uint32) {
-	for _, w := range witnesses {
-		all = append(all, w.GetShard())
+// each returns what f makes of the entries of a list, in order.
+func each[T, U any](list []T, f func(T) U) (all []U) {
+	for _, entry := range list {
+		all = append(all, f(entry))
 	}
 	return all
 }
@@ -300,17 +294,14 @@ func queueStateOf(q *belfryv1.Queue) QueueState {
 	out.Due = DueHistogram{
 		Overdue: int(d.GetOverdue()), NextMinute: int(d.GetNextMinute()), NextHour: int(d.GetNextHour()),
 		NextDay: int(d.GetNextDay()), NextMonth: int(d.GetNextMonth()),
-		Later: int(d.GetLater()), Minutes: slicesOf(d.GetMinutes()), Hours: slicesOf(d.GetHours()),
-		Days: slicesOf(d.GetDays()),
+		Later: int(d.GetLater()), Minutes: each(d.GetMinutes(), sliceOf), Hours: each(d.GetHours(), sliceOf),
+		Days: each(d.GetDays(), sliceOf),
 	}
 	return out
 }
 
-func slicesOf(slices []*belfryv1.DueSlice) (all []DueSlice) {
-	for _, s := range slices {
-		all = append(all, DueSlice{Start: timeOf(s.GetStart()), Jobs: int(s.GetJobs())})
-	}
-	return all
+func sliceOf(s *belfryv1.DueSlice) DueSlice {
+	return DueSlice{Start: timeOf(s.GetStart()), Jobs: int(s.GetJobs())}
 }
 
 func optionalDuration(d *time.Duration) *durationpb.Duration {

@@ -21,6 +21,7 @@ func TestAdminKnowsEveryField(t *testing.T) {
 	}{
 		{&belfryv1.Queue{}, func(m proto.Message) any { return queueStateOf(m.(*belfryv1.Queue)) }},
 		{&belfryv1.GetClusterResponse{}, func(m proto.Message) any { return clusterOf(m.(*belfryv1.GetClusterResponse)) }},
+		{&belfryv1.Task{}, func(m proto.Message) any { return taskOf(m.(*belfryv1.Task)) }},
 		{&belfryv1.QueueSettings{}, func(m proto.Message) any { return settingsOf(m.(*belfryv1.QueueSettings)) }},
 	} {
 		name := tt.message.ProtoReflect().Descriptor().Name()

@@ -17,6 +17,7 @@ import (
 	"github.com/belfrydb/belfry/client/internal/servers"
 	"github.com/belfrydb/belfry/client/internal/session"
 	"github.com/belfrydb/belfry/client/internal/tracing"
+	"github.com/belfrydb/belfry/client/internal/transport"
 )
 
 // A Client talks to a Belfry cluster. Make one with [New] and share it: any number of goroutines
@@ -88,25 +89,25 @@ func New(addrs string, opts ...Option) (*Client, error) {
 		lifetime: func() context.Context { return ctx },
 		cancel:   cancel,
 	}
-	var transport *http.Transport
+	var own *http.Transport
 	if cfg.http == nil {
-		transport = newTransport(cfg.tls)
+		own = transport.New(cfg.tls)
 		if cfg.dial != nil {
-			transport.DialContext = cfg.dial
+			own.DialContext = cfg.dial
 		}
 		// A redirect would leave the address that the caller chose, and could turn a POST into a GET.
-		cfg.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		cfg.http = &http.Client{Transport: own, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		}}
-		c.idle = transport
+		c.idle = own
 	}
-	h := &observer{http: cfg.http, clock: c.clock, token: cfg.token, name: cfg.name}
+	h := &transport.Observer{HTTP: cfg.http, Clock: c.clock, Token: cfg.token, Name: cfg.name}
 	c.endpoints = &endpoints{List: servers.NewList(urls, func(base string) *endpoint {
 		if cfg.token.Exposes(base) {
 			return nil // it was named by a server
 		}
 		return newEndpoint(base, h, session.New(base, session.Config{
-			Transport: transport, TLS: cfg.tls, Token: cfg.token, Name: cfg.name, Clock: c.clock, Set: &c.sessions,
+			Transport: own, TLS: cfg.tls, Token: cfg.token, Name: cfg.name, Clock: c.clock, Set: &c.sessions,
 			WriteWait: attemptTimeout,
 		}))
 	})}

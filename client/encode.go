@@ -1,8 +1,6 @@
 package client
 
 import (
-	"unicode/utf8"
-
 	"github.com/belfrydb/belfry/client/internal/batchcodec"
 	"github.com/belfrydb/belfry/client/internal/placement"
 	"github.com/belfrydb/belfry/client/internal/session"
@@ -47,9 +45,6 @@ func (c *Client) free(s *putScratch) {
 	c.scratches.Put(s)
 }
 
-// headerSlack is the most bytes that a header takes besides its name and value.
-const headerSlack = 16
-
 // request applies the options of a put, and returns an upper bound of the bytes it adds to a batch.
 // It refuses a put that would spoil the batch for others: text that is not UTF-8 cannot be encoded.
 // The result is valid until the next call.
@@ -66,12 +61,7 @@ func (s *putScratch) request(p Put) (*belfryv1.PutRequest, int, error) {
 			return nil, 0, invalidError("In and At are both given: a put takes one of them")
 		}
 	}
-	bytes := 128 + len(req.GetQueue()) + len(req.GetId()) + len(p.Body) + 16*len(req.GetRetryDelays())
-	valid := utf8.ValidString(req.GetQueue()) && utf8.ValidString(req.GetId())
-	for name, value := range req.GetHeaders() {
-		bytes += headerSlack + len(name) + len(value)
-		valid = valid && utf8.ValidString(name) && utf8.ValidString(value)
-	}
+	bytes, valid := batchcodec.PutBytesMax(req)
 	if !valid {
 		return nil, 0, invalidError("queue, id and headers of a put must be valid UTF-8")
 	}

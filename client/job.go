@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -83,13 +85,41 @@ type Job struct {
 	TTR time.Duration
 	// RetryDelays are the delays after the first, second, … failed attempt; the last one repeats.
 	RetryDelays []time.Duration
-	// LastError is the error of the last nack, at most 1 KiB of it.
-	LastError string
+	// LastError is the error of the last nack, at most 1 KiB of it. In dead jobs from Get and List,
+	// Cause is what it has in common with other errors of its cause: its text with # for what
+	// differs. [ListOptions] can select by it.
+	LastError, Cause string
+	// Client is who holds a reserved job, from Get and List: the name of the consumer, as from
+	// [WithName], and its address. ReservedAt is when it was reserved.
+	Client     string
+	ReservedAt time.Time
+	// Attempts are the last failed attempts, at most 3, oldest first; only from Get and List.
+	Attempts []Attempt
 
 	client   *Client
 	received time.Time     // when the answer came, on this machine's clock
 	age      time.Duration // how long before received the lease may have begun, beyond the margin of a lease.Renewer
 	lease    time.Duration // its length
+}
+
+// An Attempt is an attempt at a job that failed.
+type Attempt struct {
+	// Number is 1 for the first. A redrive begins anew.
+	Number int
+	// BeganAt is when the job was reserved, zero if that is not known. EndedAt is when it was
+	// nacked, or when its lease lapsed, as Lapsed says.
+	BeganAt, EndedAt time.Time
+	Lapsed           bool
+	// Client had the job, as in [Job]. Error is what it said, at most 256 bytes of it.
+	Client, Error string
+}
+
+// attemptOf reads an attempt off the wire.
+func attemptOf(a *belfryv1.Attempt) Attempt {
+	return Attempt{
+		Number: int(a.GetNumber()), BeganAt: timeOf(a.GetBeganAt()), EndedAt: timeOf(a.GetEndedAt()), Lapsed: a.GetLapsed(),
+		Client: a.GetClient(), Error: a.GetError(),
+	}
 }
 
 // jobOf reads a job off the wire. The job shares the body with the message, which has no other
@@ -100,27 +130,14 @@ func jobOf(c *Client, j *belfryv1.Job, received time.Time) *Job {
 		State: stateOf(j.GetState()), Attempt: int(j.GetAttempt()), MaxAttempts: int(j.GetMaxAttempts()),
 		Lease: j.GetLease(), Fence: j.GetFence(), Priority: int(j.GetPriority()), TTR: j.GetTtr().AsDuration(),
 		LastError: j.GetLastError(), AttemptUnknown: j.GetAttemptUnknown(), client: c, received: received,
+		LeaseUntil: timeOf(j.GetLeaseUntil()), DueAt: timeOf(j.GetDueAt()), FirstDueAt: timeOf(j.GetFirstDueAt()),
+		CreatedAt: timeOf(j.GetCreatedAt()), ExpiresAt: timeOf(j.GetExpiresAt()), EndedAt: timeOf(j.GetEndedAt()),
+		LeaseSince: timeOf(j.GetLeaseSince()), ReservedAt: timeOf(j.GetReservedAt()), Client: j.GetClient(),
+		Cause: j.GetCause(), RetryDelays: each(j.GetRetryDelays(), (*durationpb.Duration).AsDuration),
+		Attempts: each(j.GetAttempts(), attemptOf),
 	}
 	if text, ok := j.GetBody().(*belfryv1.Job_Text); ok {
 		job.Body = []byte(text.Text)
-	}
-	for _, field := range []struct {
-		to   *time.Time
-		from interface {
-			IsValid() bool
-			AsTime() time.Time
-		}
-	}{
-		{&job.LeaseUntil, j.GetLeaseUntil()}, {&job.DueAt, j.GetDueAt()}, {&job.FirstDueAt, j.GetFirstDueAt()},
-		{&job.CreatedAt, j.GetCreatedAt()}, {&job.ExpiresAt, j.GetExpiresAt()},
-		{&job.EndedAt, j.GetEndedAt()}, {&job.LeaseSince, j.GetLeaseSince()},
-	} {
-		if field.from.IsValid() {
-			*field.to = field.from.AsTime()
-		}
-	}
-	for _, d := range j.GetRetryDelays() {
-		job.RetryDelays = append(job.RetryDelays, d.AsDuration())
 	}
 	if granted := j.GetWitness().GetTime(); granted.IsValid() && !job.LeaseUntil.IsZero() {
 		job.lease = job.LeaseUntil.Sub(granted.AsTime())

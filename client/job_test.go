@@ -30,6 +30,10 @@ func TestJobOffTheWire(t *testing.T) {
 		ExpiresAt:   timestamppb.New(at(3)),
 		LastError:   "e", CreatedAt: timestamppb.New(at(4)), FirstDueAt: timestamppb.New(at(5)), BodyBytes: 4,
 		EndedAt: timestamppb.New(at(6)), LeaseSince: timestamppb.New(at(7)), AttemptUnknown: proto.Bool(true),
+		Client: "worker-1@10.0.0.1", ReservedAt: timestamppb.New(at(8)), Cause: "c",
+		Attempts: []*belfryv1.Attempt{{
+			Number: 1, BeganAt: timestamppb.New(at(9)), EndedAt: timestamppb.New(at(10)), Lapsed: true, Client: "w", Error: "x",
+		}},
 		Witness: &belfryv1.Witness{Time: timestamppb.New(at(40))},
 	}
 	received := at(100)
@@ -38,7 +42,8 @@ func TestJobOffTheWire(t *testing.T) {
 		BodyBytes: 4,
 		Headers:   map[string]string{"k": "v"}, State: "RESERVED", Priority: -3, TTR: time.Minute, MaxAttempts: 16,
 		RetryDelays: []time.Duration{0, time.Second}, ExpiresAt: at(3), LastError: "e", CreatedAt: at(4), FirstDueAt: at(5),
-		EndedAt: at(6), LeaseSince: at(7), AttemptUnknown: true,
+		EndedAt: at(6), LeaseSince: at(7), AttemptUnknown: true, Client: "worker-1@10.0.0.1", ReservedAt: at(8), Cause: "c",
+		Attempts: []Attempt{{Number: 1, BeganAt: at(9), EndedAt: at(10), Lapsed: true, Client: "w", Error: "x"}},
 		received: received, lease: 10 * time.Second,
 	}
 	got := jobOf(nil, wire, received)

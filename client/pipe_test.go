@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+
+	"github.com/belfrydb/belfry/client/internal/transport"
 )
 
 // A pipeNet is a network in memory, for bubbles of synctest: a goroutine that waits on a socket
@@ -47,11 +49,11 @@ func (n *pipeNet) serve(t testing.TB, addr string, h http.Handler) (stop func())
 
 // httpClient dials through the network as the package's own transport does through sockets.
 func (n *pipeNet) httpClient(t testing.TB) *http.Client {
-	transport := newTransport(nil)
-	transport.Proxy = nil
-	transport.DialContext = n.dial
-	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+	own := transport.New(nil)
+	own.Proxy = nil
+	own.DialContext = n.dial
+	t.Cleanup(own.CloseIdleConnections)
+	return &http.Client{Transport: own, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}
 }

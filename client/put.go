@@ -173,11 +173,7 @@ func (c *Client) put(ctx context.Context, scratch *putScratch, req *belfryv1.Put
 // putAlone sends a put in a call of its own.
 func (c *Client) putAlone(ctx context.Context, req *belfryv1.PutRequest) (PutResult, error) {
 	req.RequestId = c.clock.NewID()
-	res, err := call(ctx, c, callKind{
-		id: &req.RequestId, place: putPlace(req),
-	}, func(ctx context.Context, ep *endpoint) (*belfryv1.PutResponse, error) {
-		return ep.queue.Put(ctx, req)
-	})
+	res, err := call(ctx, c, callKind{id: &req.RequestId, place: putPlace(req)}, onQueue(queueMethods.Put, req))
 	if err != nil {
 		return PutResult{}, err
 	}

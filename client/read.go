@@ -28,11 +28,8 @@ func (c *Client) Find(ctx context.Context, queue, id string) (*Job, error) {
 }
 
 func (c *Client) get(ctx context.Context, req *belfryv1.GetRequest) (*Job, error) {
-	res, err := call(ctx, c, callKind{
-		reads: true, place: placement.Place{Queue: req.Queue, ID: req.Id},
-	}, func(ctx context.Context, ep *endpoint) (*belfryv1.GetResponse, error) {
-		return ep.queue.Get(ctx, req)
-	})
+	res, err := call(ctx, c, callKind{reads: true, place: placement.Place{Queue: req.Queue, ID: req.Id}},
+		onQueue(queueMethods.Get, req))
 	if err != nil {
 		return nil, err
 	}
@@ -46,6 +43,10 @@ type ListOptions struct {
 	// DueAfter and DueBefore, if not zero, select jobs due at or after DueAfter and before
 	// DueBefore.
 	DueAfter, DueBefore time.Time
+	// Text, if not empty, selects jobs that have it in the id, in a header, in the last error or in
+	// the body; IDPrefix those whose id begins with it: at most 256 bytes each. Cause selects jobs
+	// by [Job.Cause]. With any of them the list is a search, which looks at one job after the other.
+	Text, IDPrefix, Cause string
 	// PageSize is how many jobs one round trip returns: 1 to 1,000, default 100.
 	PageSize int
 }
@@ -62,14 +63,11 @@ func (c *Client) List(ctx context.Context, queue string, o ListOptions) iter.Seq
 		}
 		req := &belfryv1.ListRequest{
 			Queue: queue, State: state, DueAfter: timestampOf(o.DueAfter), DueBefore: timestampOf(o.DueBefore),
-			PageSize: int32(o.PageSize),
+			PageSize: int32(o.PageSize), Text: o.Text, IdPrefix: o.IDPrefix, Cause: o.Cause,
 		}
 		for {
-			res, err := call(ctx, c, callKind{
-				reads: true, place: placement.Place{Queue: queue},
-			}, func(ctx context.Context, ep *endpoint) (*belfryv1.ListResponse, error) {
-				return ep.queue.List(ctx, req)
-			})
+			res, err := call(ctx, c, callKind{reads: true, place: placement.Place{Queue: queue}},
+				onQueue(queueMethods.List, req))
 			if err != nil {
 				yield(nil, err)
 				return

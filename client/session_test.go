@@ -22,6 +22,7 @@ import (
 	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/requestid"
 	"github.com/belfrydb/belfry/client/internal/session"
+	"github.com/belfrydb/belfry/client/internal/transport"
 	"github.com/belfrydb/belfry/stream"
 )
 
@@ -150,18 +151,18 @@ func TestOtherWaysHaveNoSessions(t *testing.T) {
 			t.Error("a session beside the caller's transport")
 		}
 	})
-	transport := newTransport(nil)
+	own := transport.New(nil)
 	for name, proxy := range map[string]func(*http.Request) (*url.URL, error){
 		"proxy":  func(*http.Request) (*url.URL, error) { return &url.URL{Scheme: "http", Host: "proxy:3128"}, nil },
 		"broken": func(*http.Request) (*url.URL, error) { return nil, errors.New("broken") },
 	} {
-		transport.Proxy = proxy
-		if session.New("http://n1:7400", session.Config{Transport: transport, Set: &session.Set{}}) != nil {
+		own.Proxy = proxy
+		if session.New("http://n1:7400", session.Config{Transport: own, Set: &session.Set{}}) != nil {
 			t.Error(name)
 		}
 	}
-	transport.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
-	if session.New("http://n1:7400", session.Config{Transport: transport, Set: &session.Set{}}) == nil {
+	own.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	if session.New("http://n1:7400", session.Config{Transport: own, Set: &session.Set{}}) == nil {
 		t.Error("no session without a proxy")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/belfrydb/belfry/client/internal/batchcodec"
 	"github.com/belfrydb/belfry/client/internal/tracing"
 )
 
@@ -47,7 +48,7 @@ func carriedBytes(extra int) int {
 	if extra == 0 {
 		return 0
 	}
-	return extra + 2*headerSlack
+	return extra + 2*batchcodec.HeaderBytes
 }
 
 // SpanContext returns the context of the span in which the job was put, from the headers

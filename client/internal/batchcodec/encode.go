@@ -4,6 +4,8 @@
 package batchcodec
 
 import (
+	"unicode/utf8"
+
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -25,6 +27,21 @@ const (
 	fieldPutDueAt protowire.Number = 4
 	fieldPutData  protowire.Number = 8
 )
+
+// HeaderBytes is the most bytes that a header takes besides its name and value.
+const HeaderBytes = 16
+
+// PutBytesMax returns an upper bound of the bytes that a put adds to a batch. ok is false if a text
+// is not UTF-8, and so cannot be encoded.
+func PutBytesMax(req *belfryv1.PutRequest) (bytes int, ok bool) {
+	bytes = 128 + len(req.GetQueue()) + len(req.GetId()) + len(req.GetData()) + 16*len(req.GetRetryDelays())
+	ok = utf8.ValidString(req.GetQueue()) && utf8.ValidString(req.GetId())
+	for name, value := range req.GetHeaders() {
+		bytes += HeaderBytes + len(name) + len(value)
+		ok = ok && utf8.ValidString(name) && utf8.ValidString(value)
+	}
+	return bytes, ok
+}
 
 // AppendEntry appends an entry to a batch: the lease of an ack, or a put that AppendPut encoded.
 func AppendEntry[E ~string | ~[]byte](dst []byte, entry E) []byte {
