@@ -240,6 +240,7 @@ func TestDocsFields(t *testing.T) {
 	text := readPage(t, "docs/clients.md")
 	for heading, message := range map[string]proto.Message{
 		"The fields of a put": &belfryv1.PutRequest{}, "The fields of a reserve": &belfryv1.ReserveRequest{},
+		"The fields of a list": &belfryv1.ListRequest{}, "The fields of a task": &belfryv1.StartTaskRequest{},
 	} {
 		_, section, _ := strings.Cut(text, "\n### "+heading+"\n")
 		section, _, _ = strings.Cut(section, "\n### ")
