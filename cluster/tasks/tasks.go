@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// atOnce is how many tasks run at one time. The others wait, oldest first.
+	// atOnce is how many tasks that count, and how many that act, run at one time. The others wait,
+	// oldest first. A person waits for a count, so a count does not wait for acts at a low rate.
 	atOnce = 4
 	// saveEvery is how often progress is recorded. What was done since is repeated after a change of
 	// leader, under the same request ids.
@@ -65,16 +66,19 @@ func (r *Runner) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	var mu sync.Mutex
-	under := map[string]bool{}
+	under := map[string]bool{}      // the tasks under way
+	slots := map[bool]int{}         // how many of them count, and how many do not
 	ended := make(chan struct{}, 1) // signals sent before it is received are one
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
 		for _, t := range r.Records.Tasks() {
 			mu.Lock()
-			start := t.Running() && !under[t.ID] && len(under) < atOnce
+			counts := t.Act == bulk.Count
+			start := t.Running() && !under[t.ID] && slots[counts] < atOnce
 			if start {
 				under[t.ID] = true
+				slots[counts]++
 			}
 			mu.Unlock()
 			if !start {
@@ -84,6 +88,7 @@ func (r *Runner) Run(ctx context.Context) {
 				r.run(ctx, t)
 				mu.Lock()
 				delete(under, t.ID)
+				slots[counts]--
 				mu.Unlock()
 				select {
 				case ended <- struct{}{}:

@@ -303,3 +303,29 @@ func TestManyTasks(t *testing.T) {
 		}
 	})
 }
+
+// TestCountsDoNotWaitForActs: acts at a low rate take their time, and a count ends meanwhile.
+func TestCountsDoNotWaitForActs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.put(100)
+		for i := range 2 * atOnce {
+			c.tasks = append(c.tasks, bulk.Task{
+				ID: fmt.Sprint(i), Queue: "q", State: fsm.Delayed, Act: bulk.Cancel, PerSecond: 1, Created: time.Now().UnixNano(),
+			})
+		}
+		c.tasks = append(c.tasks, bulk.Task{
+			ID: "count", Queue: "q", State: fsm.Delayed, Act: bulk.Count, IDPrefix: "job-0-99", Created: time.Now().UnixNano(),
+		})
+		want(t, c.lead(5*time.Second), 1, 0, 0)
+		begun := 0
+		for _, task := range c.Tasks()[:2*atOnce] {
+			if task.Progress.Matched > 0 {
+				begun++
+			}
+		}
+		if begun != atOnce {
+			t.Errorf("%d acts run at one time, want %d", begun, atOnce)
+		}
+	})
+}

@@ -5427,7 +5427,7 @@ type Task struct {
 	// How many it acted on; and how many it skipped, because they were in another state when their turn came.
 	Changed uint64 `protobuf:"varint,19,opt,name=changed,proto3" json:"changed,omitempty"`
 	Skipped uint64 `protobuf:"varint,20,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// When it ended. Not set while it runs or waits for others to end: four run at one time.
+	// When it ended. Not set while it runs or waits for others to end: four that count and four that act run at one time.
 	EndedAt *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	// Why it does not go on at the moment, or why it ended early. It tries again by itself. Empty if all is well.
 	Trouble       string `protobuf:"bytes,22,opt,name=trouble,proto3" json:"trouble,omitempty"`
