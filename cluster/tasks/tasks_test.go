@@ -90,6 +90,7 @@ func (c *cluster) AdvanceTask(ctx context.Context, id string, p bulk.Progress) e
 	if i < 0 || ctx.Err() != nil {
 		return errors.New("not recorded")
 	}
+	p.Places = slices.Clone(p.Places) // the catalog records bytes
 	c.tasks[i].Progress = p
 	return nil
 }
