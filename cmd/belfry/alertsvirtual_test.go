@@ -59,6 +59,9 @@ type noCluster struct{ backend.Cluster }
 func (noCluster) VotersWanted() int               { return 1 }
 func (noCluster) Namespaces() []backend.Namespace { return nil }
 
+// AnswerAudit implements backend.Cluster: no node asks.
+func (noCluster) AnswerAudit(func(query []byte) ([]byte, error)) {}
+
 func newVirtual(t *testing.T, options nodetest.Options) *virtual {
 	t.Helper()
 	v := &virtual{t: t, pages: map[*nodetest.Member]http.Handler{}, disks: map[string]*diskfault.Disk{}}
