@@ -378,7 +378,7 @@ var importTable = []importRow{
 	{
 		dir: "rpc/ui",
 		may: []string{
-			"rpc/belfry/...", "rpc/fault", "rpc/findings", "rpc/ui/chart", "rpc/ui/export", "rpc/ui/finder",
+			"rpc/belfry/...", "rpc/fault", "rpc/findings", "rpc/ui/chart", "rpc/ui/export", "rpc/ui/fallback", "rpc/ui/finder",
 			"rpc/ui/form", "rpc/ui/format", "rpc/ui/login", "rpc/ui/look", "rpc/ui/many", "rpc/ui/markup",
 			"rpc/ui/outcome", "rpc/ui/payload", "rpc/ui/recent", "rpc/ui/selection", "rpc/ui/sums",
 		},
@@ -425,6 +425,12 @@ var importTable = []importRow{
 		may:      []string{"rpc/belfry/...", "rpc/ui/selection"},
 		external: []string{"connectrpc.com", "github.com/google/go-cmp"},
 		reason:   "a search is a row of calls, whoever shows it",
+	},
+	{
+		dir:      "rpc/ui/fallback",
+		may:      []string{"rpc/belfry/...", "rpc/ui/format"},
+		external: []string{"connectrpc.com", "google.golang.org/protobuf", "maragu.dev/gomponents"},
+		reason:   "replicas answer any read, whatever page makes it",
 	},
 	{
 		dir:      "rpc/ui/form",

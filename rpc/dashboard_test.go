@@ -158,12 +158,45 @@ func TestDashboardWithoutLeaders(t *testing.T) {
 	n.lost.Store(true)
 	for page, shows := range map[string]string{
 		"/ui/": "1 dead", "/ui/queues": ">shop/orders</a>", "/ui/queue?queue=shop%2Forders": "by minutes: ",
+		"/ui/queue-settings?queue=shop%2Forders": "Change settings", "/ui/find?job=order-1": "order-1",
+		"/ui/namespace?name=shop":      `<dt>Queues</dt><dd><a href="queues?filter=shop%2F">2<`,
 		"/ui/jobs?queue=shop%2Forders": ">order-1</a>", orderPage: "12345678901234567890", "/ui/dead": "smtp: refused",
+		"/ui/consumers": "Consumers",
 	} {
 		got := s.send(http.MethodGet, page, "")
 		if got.status != http.StatusOK || !strings.Contains(got.body, shows) ||
-			!strings.Contains(got.body, "A shard has no leader.") {
+			!strings.Contains(got.body, "A shard has no leader that answers.") {
 			t.Errorf("%s: %d, want %q and that it is stale: %s", page, got.status, shows, got.body)
+		}
+	}
+}
+
+// upgrading is a node in a cluster whose other nodes run an earlier version.
+type upgrading struct{ *backendtest.Node }
+
+func (n upgrading) Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error) {
+	if q.Kind().Format() > 2 {
+		return fsm.Reading{}, node.Witness{}, fmt.Errorf("asking n2: %w", node.ErrUnsupported)
+	}
+	return n.Node.Query(ctx, shard, q)
+}
+
+// TestDashboardWhileUpgrading: what a node of an earlier version does not know is left out of the page
+// of a queue, and is said where a page is about nothing else.
+func TestDashboardWhileUpgrading(t *testing.T) {
+	s := serve(t, withDashboard, func(cfg *Config) { cfg.Node = upgrading{cfg.Node.(*backendtest.Node)} })
+	s.putJobs()
+	for page, want := range map[string]struct {
+		status int
+		text   string
+	}{
+		"/ui/queue?queue=shop%2Forders":         {http.StatusOK, "It is shown once all nodes run a version that knows it."},
+		"/ui/jobs?queue=shop%2Forders":          {http.StatusOK, ">order-1</a>"},
+		"/ui/jobs?queue=shop%2Forders&text=sum": {http.StatusNotImplemented, "not all nodes run a version that knows this"},
+		"/ui/find?job=sum":                      {http.StatusNotImplemented, "not all nodes run a version that knows this"},
+	} {
+		if got := s.send(http.MethodGet, page, ""); got.status != want.status || !strings.Contains(got.body, want.text) {
+			t.Errorf("%s: %d, want %d and %q: %s", page, got.status, want.status, want.text, got.body)
 		}
 	}
 }

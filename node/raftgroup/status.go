@@ -1,6 +1,10 @@
 package raftgroup
 
-import "github.com/hashicorp/raft"
+import (
+	"time"
+
+	"github.com/hashicorp/raft"
+)
 
 // Role is the role of a node in a group.
 type Role uint8
@@ -42,6 +46,9 @@ func (g *Group) Status() Status {
 		Term:         r.CurrentTerm(), CommitIndex: r.CommitIndex(), AppliedIndex: r.AppliedIndex(), LastIndex: r.LastIndex(),
 		SnapshotIndex: g.SnapshotStats().Index,
 	}
+	if st.Heard = r.LastContact(); r.State() == raft.Leader {
+		st.Heard = time.Now()
+	}
 	switch r.State() {
 	case raft.Follower:
 		st.Role = Follower
@@ -72,6 +79,8 @@ type Status struct {
 	Serving bool
 	// Leader is the server id of the leader; empty if none is known.
 	Leader string
+	// Heard is when this node last heard from the leader, or led; zero if never since its start.
+	Heard time.Time
 	// Voters are the server ids of the voting members, Nonvoters those of members that only
 	// replicate the log. They come from the newest configuration that this node knows to be
 	// committed. MembersIndex is the position of that configuration in the log. If it is 0, no

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -29,6 +30,8 @@ type clusterView struct {
 	// shards are ordered by number. catalog has no members if no node that answers runs it.
 	shards  []groupView
 	catalog groupView
+	// heard is when this node last heard from the catalog's leader, or led; zero if never.
+	heard time.Time
 }
 
 // groupView is a Raft group as its leader reports it. Without a leader, it is the report of the
@@ -49,6 +52,11 @@ func (s *Service) look(ctx context.Context) *clusterView {
 	v := &clusterView{
 		id: status.ClusterID, answeredBy: status.Name, settings: s.cluster.Settings(), format: s.cluster.Format(),
 		byServer: map[string]*backend.Member{},
+	}
+	for i := range status.Groups {
+		if g := &status.Groups[i]; g.Group == backend.CatalogGroup {
+			v.heard = g.Heard
+		}
 	}
 	v.factor, v.votersWanted = v.settings.Factor, s.cluster.VotersWanted()
 	v.members, v.moves = s.cluster.Members(ctx)
@@ -162,6 +170,9 @@ func (v *clusterView) wire() *belfryv1.GetClusterResponse {
 		out.Catalog = &belfryv1.Catalog{
 			Leader: c.leaderName(), Term: c.Term, Voters: backend.NodeNames(c.Voters), Nonvoters: backend.NodeNames(c.Nonvoters),
 			Replicas: c.wireReplicas(),
+		}
+		if !v.heard.IsZero() {
+			out.Catalog.HeardAt = timestamppb.New(v.heard)
 		}
 	}
 	return out

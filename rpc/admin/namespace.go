@@ -82,7 +82,10 @@ func (s *Service) GetNamespace(ctx context.Context,
 			out.Namespace = wireNamespace(&n)
 		}
 	}
-	page := &belfryv1.ListQueuesRequest{Prefix: name + "/", PageSize: int32(s.rules.Limits.PageMax)}
+	out.Stale = req.GetStale()
+	page := &belfryv1.ListQueuesRequest{
+		Prefix: name + "/", PageSize: int32(s.rules.Limits.PageMax), Stale: req.GetStale(),
+	}
 	for {
 		queues, err := s.ListQueues(ctx, page)
 		if err != nil {
@@ -94,6 +97,9 @@ func (s *Service) GetNamespace(ctx context.Context,
 			out.Jobs += uint64(n.GetDelayed()) + uint64(n.GetReady()) + uint64(n.GetReserved()) + uint64(n.GetDead())
 			out.InFlight += uint64(n.GetReserved())
 			out.Bytes += q.GetBytes()
+			if at := q.GetAsOf(); out.AsOf == nil || at.AsTime().Before(out.AsOf.AsTime()) {
+				out.AsOf = at
+			}
 		}
 		if page.PageToken = queues.GetNextPageToken(); page.PageToken == "" {
 			return out, nil

@@ -7,16 +7,18 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/ui/fallback"
 )
 
 // newClients returns clients of the API.
 func newClients(api http.RoundTripper) (belfryv1connect.QueueServiceClient, belfryv1connect.AdminServiceClient) {
 	direct := &http.Client{Transport: visitorTransport{api}}
 	// Nothing is sent anywhere, so nothing is compressed.
-	plain := connect.WithAcceptCompression("gzip", nil, nil)
+	options := connect.WithClientOptions(connect.WithAcceptCompression("gzip", nil, nil),
+		connect.WithInterceptors(fallback.Interceptor()))
 	const nowhere = "http://belfry" // the host is that of the page, see RoundTrip
-	return belfryv1connect.NewQueueServiceClient(direct, nowhere, plain),
-		belfryv1connect.NewAdminServiceClient(direct, nowhere, plain)
+	return belfryv1connect.NewQueueServiceClient(direct, nowhere, options),
+		belfryv1connect.NewAdminServiceClient(direct, nowhere, options)
 }
 
 // visitorKey is the key of the request for a page, in the context of the calls that the page makes.
@@ -24,7 +26,7 @@ type visitorKey struct{}
 
 // onBehalf returns the context for calls on behalf of the one who asked for a page.
 func onBehalf(ctx context.Context, r *http.Request) context.Context {
-	return context.WithValue(ctx, visitorKey{}, r)
+	return fallback.Visit(context.WithValue(ctx, visitorKey{}, r))
 }
 
 // visitorTransport makes calls those of the one who asked for a page.

@@ -10,6 +10,7 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/ui/fallback"
 	"github.com/belfrydb/belfry/rpc/ui/format"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
 )
@@ -29,7 +30,7 @@ func (p *Pages) showCluster(v *visit) (content, error) {
 		transfer = markup.Section("Hand over a leadership", v.transferForm(c))
 	}
 	return content{title: "Cluster", entry: "Cluster", live: true, body: g.Group{
-		h.H1(g.Text("Cluster")),
+		h.H1(g.Text("Cluster")), fallback.MarkCatalog(c, v.clock),
 		g.If(len(c.Problems) == 0, h.P(g.Text("Healthy."))),
 		markup.List("problems", c.Problems), markup.List("advice", c.Advice),
 		markup.Section("Nodes", markup.Grid("Nodes",

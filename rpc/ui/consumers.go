@@ -22,7 +22,7 @@ const heldRead = 10_000
 
 // consumers returns who holds jobs, as it was some seconds ago.
 func (v *visit) consumers() (*many.Held, error) {
-	return v.pages.holders.Get(v.ctx, v.token(), func(ctx context.Context) (*many.Held, error) {
+	return shared(v, v.pages.holders, func(ctx context.Context) (*many.Held, error) {
 		queues, err := v.pages.readQueues(ctx)
 		if err != nil {
 			return nil, err

@@ -36,7 +36,7 @@ func (p *Pages) deadLetters(v *visit) (content, error) {
 	if err != nil {
 		return content{}, err
 	}
-	body := g.Group{h.H1(g.Text("Dead letters")), all.mark(v.clock)}
+	body := g.Group{h.H1(g.Text("Dead letters"))}
 	if only != "" {
 		body = append(body, h.P(g.Text("Of the queue "+only+". "), markup.Link("dead", "All queues")))
 	}
@@ -64,7 +64,7 @@ const (
 // topCauses returns the causes of dead jobs, as they were some seconds ago; nil if the person's token
 // does not show jobs.
 func (v *visit) topCauses() (*many.Dead, error) {
-	list, err := v.pages.deadCauses.Get(v.ctx, v.token(), func(ctx context.Context) (*many.Dead, error) {
+	list, err := shared(v, v.pages.deadCauses, func(ctx context.Context) (*many.Dead, error) {
 		queues, err := v.pages.readQueues(ctx)
 		if err != nil {
 			return nil, err

@@ -3,7 +3,6 @@ package ui
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"connectrpc.com/connect"
 	g "maragu.dev/gomponents"
@@ -67,7 +66,6 @@ func (p *Pages) find(v *visit) (content, error) {
 	}
 	return content{title: "Find a job", body: g.Group{
 		h.H1(g.Text("Jobs with “" + payload.Visible(text) + "”")),
-		staleMark(found.Stale, time.Time{}, v.clock),
 		v.searchedAll(found, &search, queue),
 		v.foundTable(found.Jobs),
 	}}, nil

@@ -23,13 +23,7 @@ import (
 
 // readJob reads a job, or what is remembered of one that has ended.
 func (p *Pages) readJob(v *visit) (*belfryv1.GetResponse, error) {
-	req := &belfryv1.GetRequest{Queue: v.param("queue"), Id: v.param("id"), Ended: true}
-	res, err := p.queues.Get(v.ctx, req)
-	if err != nil && unavailable(err) {
-		req.Stale = true
-		res, err = p.queues.Get(v.ctx, req)
-	}
-	return res, err
+	return p.queues.Get(v.ctx, &belfryv1.GetRequest{Queue: v.param("queue"), Id: v.param("id"), Ended: true})
 }
 
 func (p *Pages) showJob(v *visit) (content, error) {
@@ -41,7 +35,6 @@ func (p *Pages) showJob(v *visit) (content, error) {
 	body := g.Group{
 		markup.Path("Queues", "queues", job.Queue, markup.Query("queue", "queue", job.Queue)),
 		h.H1(h.Span(h.Class("free"), g.Text(payload.Visible(job.Id))), markup.Tag(format.Word(job.State))),
-		staleMark(res.Stale, res.AsOf.AsTime(), v.clock),
 		v.jobFacts(job),
 		g.If(len(job.Attempts) > 0, markup.Section("Last failed attempts", v.attemptsTable(job))),
 	}

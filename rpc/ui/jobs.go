@@ -46,12 +46,7 @@ func (p *Pages) listJobs(v *visit) (content, error) {
 	}
 	rows, _ := strconv.Atoi(v.size())
 	req := page.of.List(int32(rows), v.param("from"))
-	page.list, err = p.queues.List(v.ctx, req)
-	if err != nil && unavailable(err) {
-		req.Stale = true
-		page.list, err = p.queues.List(v.ctx, req)
-	}
-	if err != nil {
+	if page.list, err = p.queues.List(v.ctx, req); err != nil {
 		return content{}, err
 	}
 	queue, err := p.admin.GetQueue(v.ctx, &belfryv1.GetQueueRequest{Queue: page.of.Queue, Stale: true})
@@ -62,7 +57,6 @@ func (p *Pages) listJobs(v *visit) (content, error) {
 	return content{title: "Jobs of " + page.of.Queue, entry: "Queues", body: g.Group{
 		markup.Path("Queues", "queues", page.of.Queue, markup.Query("queue", "queue", page.of.Queue)),
 		h.H1(g.Text("Jobs")),
-		staleMark(page.list.Stale, page.list.AsOf.AsTime(), v.clock),
 		page.stateTabs(),
 		page.filter(),
 		page.searched(),

@@ -36,7 +36,7 @@ func (p *Pages) listNamespaces(v *visit) (content, error) {
 	}
 	hidden := len(res.Namespaces) - len(rows)
 	return content{title: "Namespaces", entry: "Namespaces", live: true, body: g.Group{
-		h.H1(g.Text("Namespaces")), table,
+		h.H1(g.Text("Namespaces")), v.catalogAge(), table,
 		g.If(hidden > 0, h.P(g.Textf("%d more are not shown.", hidden))),
 		markup.Filter("namespace", nil, markup.Field("Show the namespace", "name", h.Required(), h.MaxLength("255")),
 			markup.Button("Show")),
@@ -70,7 +70,7 @@ func (p *Pages) showNamespace(v *visit) (content, error) {
 	quota := res.Namespace
 	has := quota.MaxJobs+quota.MaxBytes+quota.MaxInFlight+quota.PutsPerSecond > 0
 	body := g.Group{
-		markup.Path("Namespaces", "namespaces"), h.H1(g.Text(quota.Name)),
+		markup.Path("Namespaces", "namespaces"), h.H1(g.Text(quota.Name)), v.catalogAge(),
 		markup.Figures(markup.Figure{Name: "Queues", Value: format.Grouped(res.Queues), Target: markup.Query("queues",
 			"filter", quota.Name+"/")},
 			markup.Figure{Name: "Jobs", Value: usedOf(res.Jobs, quota.MaxJobs, format.Grouped[uint64])},

@@ -11,6 +11,7 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/ui/fallback"
 	"github.com/belfrydb/belfry/rpc/ui/format"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/outcome"
@@ -38,7 +39,7 @@ func (p *Pages) showNode(v *visit) (content, error) {
 	title := g.Group{g.Text(node.Name), markup.Tag(format.Word(node.State)), g.If(node.Name == p.cfg.Name,
 		markup.Tag("this node"))}
 	body := g.Group{
-		markup.Path("Cluster", "cluster"), h.H1(title),
+		markup.Path("Cluster", "cluster"), h.H1(title), fallback.MarkCatalog(c, v.clock),
 		g.Map(node.Conditions, func(c *belfryv1.NodeCondition) g.Node {
 			return h.P(h.Class("warning"), h.Strong(g.Text(c.Kind)), g.Text(" since "), v.when(c.Since),
 				g.Text(": "+c.Message))

@@ -10,6 +10,7 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/findings"
+	"github.com/belfrydb/belfry/rpc/ui/fallback"
 	"github.com/belfrydb/belfry/rpc/ui/format"
 	"github.com/belfrydb/belfry/rpc/ui/many"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
@@ -21,24 +22,11 @@ type queueList struct {
 	queues []*belfryv1.Queue
 	totals sums.Totals
 	due    sums.Due
-	// stale says that a shard without a leader was answered for by a replica, as of the time of the
-	// oldest figures.
-	stale bool
-	asOf  time.Time
 }
 
 // allQueues returns all queues, as they were some seconds ago at most. Nobody may change them.
 func (v *visit) allQueues() (*queueList, error) {
-	return v.pages.allQueues.Get(v.ctx, v.token(), v.pages.readQueues)
-}
-
-// readQueues reads all queues. If a shard has no leader, it reads what the replicas have.
-func (p *Pages) readQueues(ctx context.Context) (*queueList, error) {
-	list, err := p.readQueuesFrom(ctx, &belfryv1.ListQueuesRequest{PageSize: queuesAtOnce})
-	if err != nil && unavailable(err) {
-		return p.readQueuesFrom(ctx, &belfryv1.ListQueuesRequest{PageSize: queuesAtOnce, Stale: true})
-	}
-	return list, err
+	return shared(v, v.pages.allQueues, v.pages.readQueues)
 }
 
 const (
@@ -50,20 +38,17 @@ const (
 // queuesAtOnce is the size of a page of the API.
 const queuesAtOnce = 1000
 
-func (p *Pages) readQueuesFrom(ctx context.Context, req *belfryv1.ListQueuesRequest) (*queueList, error) {
-	list := &queueList{}
+// readQueues reads all queues.
+func (p *Pages) readQueues(ctx context.Context) (*queueList, error) {
+	list, req := &queueList{}, &belfryv1.ListQueuesRequest{PageSize: queuesAtOnce}
 	for {
 		res, err := p.admin.ListQueues(ctx, req)
 		if err != nil {
 			return nil, err
 		}
-		list.stale = list.stale || res.Stale
 		list.due.Add(res.Due)
 		for _, q := range res.Queues {
 			list.totals.Add(q)
-			if at := q.AsOf.AsTime(); q.AsOf != nil && (list.asOf.IsZero() || at.Before(list.asOf)) {
-				list.asOf = at
-			}
 		}
 		list.queues = append(list.queues, res.Queues...)
 		if res.NextPageToken == "" {
@@ -90,8 +75,7 @@ func (p *Pages) overview(v *visit) (content, error) {
 	}
 	all := &list.totals
 	return content{title: "Overview", entry: "Overview", live: true, body: g.Group{
-		h.H1(g.Text("Overview")),
-		list.mark(v.clock),
+		h.H1(g.Text("Overview")), fallback.MarkCatalog(cluster, v.clock),
 		markup.Figures(markup.Figure{Name: "Queues", Value: format.Grouped(uint64(len(list.queues))), Target: "queues"},
 			markup.Figure{Name: "Delayed", Value: format.Grouped(all.Delayed)}, markup.Figure{Name: "Ready",
 				Value: format.Grouped(all.Ready)},

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -24,8 +25,9 @@ import (
 func (p *Pages) showQueue(v *visit) (content, error) {
 	name := v.param("queue")
 	res, err := p.admin.GetQueue(v.ctx, &belfryv1.GetQueueRequest{Queue: name, Minutes: true})
-	if err != nil && unavailable(err) {
-		res, err = p.admin.GetQueue(v.ctx, &belfryv1.GetQueueRequest{Queue: name, Minutes: true, Stale: true})
+	upgrading := connect.CodeOf(err) == connect.CodeUnimplemented // a node that leads does not know of minutes yet
+	if upgrading {
+		res, err = p.admin.GetQueue(v.ctx, &belfryv1.GetQueueRequest{Queue: name})
 	}
 	if err != nil {
 		return content{}, err
@@ -39,15 +41,15 @@ func (p *Pages) showQueue(v *visit) (content, error) {
 	body := g.Group{
 		markup.Path("Queues", "queues"),
 		h.H1(g.Text(q.Name), g.If(q.Settings.GetPaused(), markup.Tag(v.paused(q.Settings)))),
-		staleMark(res.Stale, q.AsOf.AsTime(), v.clock),
 		markup.Figures(state("Delayed", q.Counts.GetDelayed()), state("Ready", q.Counts.GetReady()),
 			state("Reserved", q.Counts.GetReserved()), state("Dead", q.Counts.GetDead()),
 			markup.Figure{Name: "Oldest ready", Value: cmp.Or(format.Duration(q.OldestReadyAge), "–")},
 			markup.Figure{Name: "Stored", Value: format.Size(q.Bytes)}),
 		markup.Section("When jobs fall due", g.Map(dueCharts(q), func(c chart.Bars) g.Node { return c.Draw(v.clock) }),
 			g.If(q.Due.GetLater() > 0, h.P(g.Text(format.Grouped(q.Due.GetLater())+" fall due later.")))),
-		markup.Section("The last hour", g.Map(chart.LastHour(v.clock, res.Minutes, res.MinutesSince.AsTime()),
-			func(c chart.Lines) g.Node { return c.Draw(v.clock) })),
+		markup.Section("The last hour", g.If(upgrading, h.P(g.Text("It is shown once all nodes run a version that "+
+			"knows it."))), g.If(!upgrading, g.Map(chart.LastHour(v.clock, res.Minutes, res.MinutesSince.AsTime()),
+			func(c chart.Lines) g.Node { return c.Draw(v.clock) }))),
 		h.Div(h.Class("columns"), markup.Section("The last minute", lastMinute(q)),
 			markup.Section("Since the queue was made", totalsOf(q.Totals)),
 			markup.Section("Settings", p.settingsTable(q), p.settingsLink(q.Name))),

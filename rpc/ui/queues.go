@@ -68,7 +68,6 @@ func (p *Pages) listQueues(v *visit) (content, error) {
 	part := markup.PagerOf(v.param("page"), len(rows))
 	return content{title: "Queues", entry: "Queues", live: true, body: g.Group{
 		h.H1(g.Text("Queues"), g.If(!p.cfg.ReadOnly, h.A(h.Class("button"), h.Href("new-queue"), g.Text("New queue")))),
-		all.mark(v.clock),
 		markup.Filter("queues", []string{"sort", sort},
 			markup.Field("Name has", "filter", h.Value(has), h.Type("search"), h.MaxLength("256")), markup.Button("Filter")),
 		v.queuesTable(rows, part, has, sort),

@@ -1,34 +1,45 @@
 package ui
 
 import (
+	"context"
 	"errors"
 	"time"
 
 	"connectrpc.com/connect"
 	g "maragu.dev/gomponents"
-	h "maragu.dev/gomponents/html"
 
-	"github.com/belfrydb/belfry/rpc/ui/format"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/ui/fallback"
+	"github.com/belfrydb/belfry/rpc/ui/recent"
 )
 
-func (l *queueList) mark(c format.Clock) g.Node { return staleMark(l.stale, l.asOf, c) }
+// reads are values that pages share, with their age.
+type reads[T any] = *recent.Reads[fallback.Dated[T]]
 
-// staleMark says that the figures of a page are those of replicas, because a shard has no leader,
-// and how old the oldest of them is; nothing if they are not.
-func staleMark(stale bool, asOf time.Time, c format.Clock) g.Node {
-	if !stale {
-		return nil
-	}
-	text := "A shard has no leader. The figures are those of its replicas"
-	if !asOf.IsZero() {
-		text += ", and up to " + format.Span(max(c.Now.Sub(asOf), 0)) + " old"
-	}
-	return h.P(h.Class("warning"), h.Role("status"), g.Text(text+"."))
+func newReads[T any](fresh, old time.Duration) reads[T] {
+	return recent.New[fallback.Dated[T]](fresh, old)
 }
 
-// unavailable reports whether a read failed because a shard has no leader that answers, so that
-// replicas may be asked instead.
-func unavailable(err error) bool { return connect.CodeOf(err) == connect.CodeUnavailable }
+// shared returns what pages read together. A page that shows what replicas gave is marked.
+func shared[T any](v *visit, from reads[T], read func(context.Context) (T, error)) (T, error) {
+	got, err := from.Get(v.ctx, v.token(), func(ctx context.Context) (fallback.Dated[T], error) {
+		return fallback.Read(ctx, read)
+	})
+	if err == nil {
+		fallback.Join(v.ctx, got.Age)
+	}
+	return got.Value, err
+}
+
+// catalogAge says how old it is what this node knows of tokens, namespaces and tasks, if it is old. It
+// says nothing to a person whose token does not show the cluster.
+func (v *visit) catalogAge() g.Node {
+	cluster, err := v.pages.admin.GetCluster(v.ctx, &belfryv1.GetClusterRequest{})
+	if err != nil {
+		return nil
+	}
+	return fallback.MarkCatalog(cluster, v.clock)
+}
 
 // forbidden reports whether the person's token does not allow a call.
 func forbidden(err error) bool {

@@ -21,7 +21,7 @@ func (p *Pages) listTasks(v *visit) (content, error) {
 		return content{}, err
 	}
 	part := markup.PagerOf(v.param("page"), len(res.Tasks))
-	body := g.Group{h.H1(g.Text("Tasks"))}
+	body := g.Group{h.H1(g.Text("Tasks")), v.catalogAge()}
 	if queue != "" {
 		body = append(body, h.P(g.Text("Of the queue "+payload.Visible(queue)+". "), markup.Link("tasks", "All queues")))
 	}
@@ -60,7 +60,7 @@ func (p *Pages) showTask(v *visit) (content, error) {
 	of := selection.OfTask(t)
 	body := g.Group{
 		markup.Path("Tasks", "tasks", t.Queue, markup.Query("queue", "queue", t.Queue)),
-		h.H1(g.Text(selection.What(t, v.clock)), markup.Tag(selection.Status(t))),
+		h.H1(g.Text(selection.What(t, v.clock)), markup.Tag(selection.Status(t))), v.catalogAge(),
 		h.P(h.Class("free"), markup.Link(markup.Query("jobs", of.Pairs()...), of.Words(v.clock))),
 	}
 	if t.EndedAt == nil {

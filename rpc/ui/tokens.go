@@ -36,7 +36,7 @@ func (p *Pages) listTokens(v *visit) (content, error) {
 					h.Td(v.when(t.CreatedAt)), h.Td(v.tokenEnd(t)))
 			}))
 	}
-	body := g.Group{h.H1(g.Text("Tokens")), table,
+	body := g.Group{h.H1(g.Text("Tokens")), v.catalogAge(), table,
 		g.If(res.NextPageToken != "", h.P(g.Text("There are more: "), h.Code(g.Text("belfry token list"))))}
 	switch {
 	case v.token() == "":
@@ -131,7 +131,7 @@ func (p *Pages) showToken(v *visit) (content, error) {
 		return content{}, err
 	}
 	body := g.Group{
-		markup.Path("Tokens", "tokens"), h.H1(g.Text(t.Id), g.If(t.Id == v.ownToken(), markup.Tag("yours"))),
+		markup.Path("Tokens", "tokens"), h.H1(g.Text(t.Id), g.If(t.Id == v.ownToken(), markup.Tag("yours"))), v.catalogAge(),
 		markup.Facts(markup.Fact("Scopes", strings.Join(t.Scopes, " ")), markup.Fact("About", payload.Visible(t.About)),
 			v.timeFact("Made", t.CreatedAt), markup.Fact("Made with the token", t.CreatedBy), markup.FactOf("Ends",
 				v.tokenEnd(t))),

@@ -21,7 +21,6 @@ import (
 	"github.com/belfrydb/belfry/rpc/ui/many"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/outcome"
-	"github.com/belfrydb/belfry/rpc/ui/recent"
 )
 
 // DefaultPath is the path of the pages if Config has none.
@@ -56,9 +55,9 @@ type Pages struct {
 	mux    *http.ServeMux
 	forms  []string
 	// allQueues, deadCauses and holders are shared by pages, because they cost more than one call.
-	allQueues  *recent.Reads[*queueList]
-	deadCauses *recent.Reads[*many.Dead]
-	holders    *recent.Reads[*many.Held]
+	allQueues  reads[*queueList]
+	deadCauses reads[*many.Dead]
+	holders    reads[*many.Held]
 }
 
 //go:embed static
@@ -70,9 +69,9 @@ func New(cfg Config) (*Pages, error) {
 		return nil, fmt.Errorf("configuring the dashboard: %w", err)
 	}
 	p := &Pages{
-		cfg: cfg, mux: http.NewServeMux(), allQueues: recent.New[*queueList](listFresh, listOld),
-		deadCauses: recent.New[*many.Dead](causesFresh, causesOld),
-		holders:    recent.New[*many.Held](holdersFresh, holdersOld),
+		cfg: cfg, mux: http.NewServeMux(), allQueues: newReads[*queueList](listFresh, listOld),
+		deadCauses: newReads[*many.Dead](causesFresh, causesOld),
+		holders:    newReads[*many.Held](holdersFresh, holdersOld),
 	}
 	p.queues, p.admin = newClients(cfg.API)
 	p.route()

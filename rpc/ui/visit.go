@@ -12,6 +12,7 @@ import (
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
+	"github.com/belfrydb/belfry/rpc/ui/fallback"
 	"github.com/belfrydb/belfry/rpc/ui/format"
 	"github.com/belfrydb/belfry/rpc/ui/look"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
@@ -105,6 +106,7 @@ func (v *visit) document(c content) g.Node {
 			v.header(c.entry),
 			h.Main(h.ID("main"), h.TabIndex("-1"),
 				g.If(notice != "", h.P(h.Class("notice"), h.Role("status"), g.Text(notice))),
+				fallback.Mark(fallback.AgeOf(v.ctx), v.clock),
 				c.body),
 			v.footer(),
 		)))

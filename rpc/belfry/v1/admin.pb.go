@@ -3259,7 +3259,10 @@ type Catalog struct {
 	// The names of the nodes that follow without a vote.
 	Nonvoters []string `protobuf:"bytes,4,rep,name=nonvoters,proto3" json:"nonvoters,omitempty"`
 	// Every replica, voters first, as its own node reports it.
-	Replicas      []*Replica `protobuf:"bytes,5,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	Replicas []*Replica `protobuf:"bytes,5,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	// When the answering node last heard from the leader, or led. What it knows of nodes, settings, namespaces, tokens and tasks is as of then. Not set if
+	// it has heard from none since its start.
+	HeardAt       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=heard_at,json=heardAt,proto3" json:"heard_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3325,6 +3328,13 @@ func (x *Catalog) GetNonvoters() []string {
 func (x *Catalog) GetReplicas() []*Replica {
 	if x != nil {
 		return x.Replicas
+	}
+	return nil
+}
+
+func (x *Catalog) GetHeardAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.HeardAt
 	}
 	return nil
 }
@@ -4577,7 +4587,9 @@ func (x *SetNamespaceResponse) GetNamespace() *Namespace {
 type GetNamespaceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The namespace.
-	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Answer from the nearest replicas, also if a shard has no leader: what they have applied, which may be old.
+	Stale         bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4619,6 +4631,13 @@ func (x *GetNamespaceRequest) GetName() string {
 	return ""
 }
 
+func (x *GetNamespaceRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
 // GetNamespaceResponse has the quota of a namespace and what is used of it.
 type GetNamespaceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4631,7 +4650,11 @@ type GetNamespaceResponse struct {
 	// How many bytes.
 	Bytes uint64 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// How many of the jobs are reserved.
-	InFlight      uint64 `protobuf:"varint,5,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	InFlight uint64 `protobuf:"varint,5,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	// What the queues hold was read from replicas as they are. Otherwise it shows everything that was answered before.
+	Stale bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
+	// The time of the shard that was behind most. Not set if there is no queue.
+	AsOf          *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4699,6 +4722,20 @@ func (x *GetNamespaceResponse) GetInFlight() uint64 {
 		return x.InFlight
 	}
 	return 0
+}
+
+func (x *GetNamespaceResponse) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+func (x *GetNamespaceResponse) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
 }
 
 // ListNamespacesRequest asks for all namespaces with a quota.
@@ -5888,13 +5925,14 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	" \x03(\v2\x12.belfry.v1.ReplicaR\breplicas\x12:\n" +
 	"\vclock_ahead\x18\v \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"clockAhead\x12#\n" +
-	"\rvoters_wanted\x18\f \x01(\rR\fvotersWanted\"\x9b\x01\n" +
+	"\rvoters_wanted\x18\f \x01(\rR\fvotersWanted\"\xd2\x01\n" +
 	"\aCatalog\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\tR\x06leader\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x16\n" +
 	"\x06voters\x18\x03 \x03(\tR\x06voters\x12\x1c\n" +
 	"\tnonvoters\x18\x04 \x03(\tR\tnonvoters\x12.\n" +
-	"\breplicas\x18\x05 \x03(\v2\x12.belfry.v1.ReplicaR\breplicas\"\xe9\x01\n" +
+	"\breplicas\x18\x05 \x03(\v2\x12.belfry.v1.ReplicaR\breplicas\x125\n" +
+	"\bheard_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aheardAt\"\xe9\x01\n" +
 	"\aReplica\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x14\n" +
@@ -5992,15 +6030,18 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x0e_max_in_flightB\x12\n" +
 	"\x10_puts_per_second\"J\n" +
 	"\x14SetNamespaceResponse\x122\n" +
-	"\tnamespace\x18\x01 \x01(\v2\x14.belfry.v1.NamespaceR\tnamespace\")\n" +
+	"\tnamespace\x18\x01 \x01(\v2\x14.belfry.v1.NamespaceR\tnamespace\"?\n" +
 	"\x13GetNamespaceRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xa9\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\"\xf0\x01\n" +
 	"\x14GetNamespaceResponse\x122\n" +
 	"\tnamespace\x18\x01 \x01(\v2\x14.belfry.v1.NamespaceR\tnamespace\x12\x16\n" +
 	"\x06queues\x18\x02 \x01(\x04R\x06queues\x12\x12\n" +
 	"\x04jobs\x18\x03 \x01(\x04R\x04jobs\x12\x14\n" +
 	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\x12\x1b\n" +
-	"\tin_flight\x18\x05 \x01(\x04R\binFlight\"\x17\n" +
+	"\tin_flight\x18\x05 \x01(\x04R\binFlight\x12\x14\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\x12/\n" +
+	"\x05as_of\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\x17\n" +
 	"\x15ListNamespacesRequest\"N\n" +
 	"\x16ListNamespacesResponse\x124\n" +
 	"\n" +
@@ -6279,93 +6320,95 @@ var file_belfry_v1_admin_proto_depIdxs = []int32{
 	40,  // 60: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
 	75,  // 61: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
 	40,  // 62: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
-	74,  // 63: belfry.v1.Replica.behind_since:type_name -> google.protobuf.Timestamp
-	36,  // 64: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
-	75,  // 65: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
-	75,  // 66: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	36,  // 67: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
-	79,  // 68: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
-	74,  // 69: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
-	55,  // 70: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
-	74,  // 71: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
-	74,  // 72: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
-	56,  // 73: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	56,  // 74: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	56,  // 75: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
-	78,  // 76: belfry.v1.StartTaskRequest.state:type_name -> belfry.v1.JobState
-	74,  // 77: belfry.v1.StartTaskRequest.due_after:type_name -> google.protobuf.Timestamp
-	74,  // 78: belfry.v1.StartTaskRequest.due_before:type_name -> google.protobuf.Timestamp
-	1,   // 79: belfry.v1.StartTaskRequest.act:type_name -> belfry.v1.TaskAct
-	75,  // 80: belfry.v1.StartTaskRequest.delay:type_name -> google.protobuf.Duration
-	74,  // 81: belfry.v1.StartTaskRequest.due_at:type_name -> google.protobuf.Timestamp
-	73,  // 82: belfry.v1.StartTaskResponse.task:type_name -> belfry.v1.Task
-	73,  // 83: belfry.v1.GetTaskResponse.task:type_name -> belfry.v1.Task
-	73,  // 84: belfry.v1.ListTasksResponse.tasks:type_name -> belfry.v1.Task
-	73,  // 85: belfry.v1.StopTaskResponse.task:type_name -> belfry.v1.Task
-	78,  // 86: belfry.v1.Task.state:type_name -> belfry.v1.JobState
-	74,  // 87: belfry.v1.Task.due_after:type_name -> google.protobuf.Timestamp
-	74,  // 88: belfry.v1.Task.due_before:type_name -> google.protobuf.Timestamp
-	1,   // 89: belfry.v1.Task.act:type_name -> belfry.v1.TaskAct
-	74,  // 90: belfry.v1.Task.due_at:type_name -> google.protobuf.Timestamp
-	74,  // 91: belfry.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	74,  // 92: belfry.v1.Task.ended_at:type_name -> google.protobuf.Timestamp
-	13,  // 93: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
-	15,  // 94: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
-	17,  // 95: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
-	27,  // 96: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
-	29,  // 97: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
-	31,  // 98: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
-	33,  // 99: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
-	41,  // 100: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
-	43,  // 101: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
-	57,  // 102: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
-	59,  // 103: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
-	61,  // 104: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
-	63,  // 105: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
-	45,  // 106: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
-	47,  // 107: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
-	49,  // 108: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
-	51,  // 109: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
-	53,  // 110: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
-	6,   // 111: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
-	9,   // 112: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
-	11,  // 113: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
-	65,  // 114: belfry.v1.AdminService.StartTask:input_type -> belfry.v1.StartTaskRequest
-	67,  // 115: belfry.v1.AdminService.GetTask:input_type -> belfry.v1.GetTaskRequest
-	69,  // 116: belfry.v1.AdminService.ListTasks:input_type -> belfry.v1.ListTasksRequest
-	71,  // 117: belfry.v1.AdminService.StopTask:input_type -> belfry.v1.StopTaskRequest
-	2,   // 118: belfry.v1.AdminService.ListAudit:input_type -> belfry.v1.ListAuditRequest
-	14,  // 119: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
-	16,  // 120: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
-	18,  // 121: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
-	28,  // 122: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
-	30,  // 123: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
-	32,  // 124: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
-	34,  // 125: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
-	42,  // 126: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
-	44,  // 127: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
-	58,  // 128: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
-	60,  // 129: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
-	62,  // 130: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
-	64,  // 131: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
-	46,  // 132: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
-	48,  // 133: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
-	50,  // 134: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
-	52,  // 135: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
-	54,  // 136: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
-	7,   // 137: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
-	10,  // 138: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
-	12,  // 139: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
-	66,  // 140: belfry.v1.AdminService.StartTask:output_type -> belfry.v1.StartTaskResponse
-	68,  // 141: belfry.v1.AdminService.GetTask:output_type -> belfry.v1.GetTaskResponse
-	70,  // 142: belfry.v1.AdminService.ListTasks:output_type -> belfry.v1.ListTasksResponse
-	72,  // 143: belfry.v1.AdminService.StopTask:output_type -> belfry.v1.StopTaskResponse
-	3,   // 144: belfry.v1.AdminService.ListAudit:output_type -> belfry.v1.ListAuditResponse
-	119, // [119:145] is the sub-list for method output_type
-	93,  // [93:119] is the sub-list for method input_type
-	93,  // [93:93] is the sub-list for extension type_name
-	93,  // [93:93] is the sub-list for extension extendee
-	0,   // [0:93] is the sub-list for field type_name
+	74,  // 63: belfry.v1.Catalog.heard_at:type_name -> google.protobuf.Timestamp
+	74,  // 64: belfry.v1.Replica.behind_since:type_name -> google.protobuf.Timestamp
+	36,  // 65: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
+	75,  // 66: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
+	75,  // 67: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	36,  // 68: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
+	79,  // 69: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
+	74,  // 70: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
+	55,  // 71: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
+	74,  // 72: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
+	74,  // 73: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
+	56,  // 74: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	56,  // 75: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	74,  // 76: belfry.v1.GetNamespaceResponse.as_of:type_name -> google.protobuf.Timestamp
+	56,  // 77: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
+	78,  // 78: belfry.v1.StartTaskRequest.state:type_name -> belfry.v1.JobState
+	74,  // 79: belfry.v1.StartTaskRequest.due_after:type_name -> google.protobuf.Timestamp
+	74,  // 80: belfry.v1.StartTaskRequest.due_before:type_name -> google.protobuf.Timestamp
+	1,   // 81: belfry.v1.StartTaskRequest.act:type_name -> belfry.v1.TaskAct
+	75,  // 82: belfry.v1.StartTaskRequest.delay:type_name -> google.protobuf.Duration
+	74,  // 83: belfry.v1.StartTaskRequest.due_at:type_name -> google.protobuf.Timestamp
+	73,  // 84: belfry.v1.StartTaskResponse.task:type_name -> belfry.v1.Task
+	73,  // 85: belfry.v1.GetTaskResponse.task:type_name -> belfry.v1.Task
+	73,  // 86: belfry.v1.ListTasksResponse.tasks:type_name -> belfry.v1.Task
+	73,  // 87: belfry.v1.StopTaskResponse.task:type_name -> belfry.v1.Task
+	78,  // 88: belfry.v1.Task.state:type_name -> belfry.v1.JobState
+	74,  // 89: belfry.v1.Task.due_after:type_name -> google.protobuf.Timestamp
+	74,  // 90: belfry.v1.Task.due_before:type_name -> google.protobuf.Timestamp
+	1,   // 91: belfry.v1.Task.act:type_name -> belfry.v1.TaskAct
+	74,  // 92: belfry.v1.Task.due_at:type_name -> google.protobuf.Timestamp
+	74,  // 93: belfry.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	74,  // 94: belfry.v1.Task.ended_at:type_name -> google.protobuf.Timestamp
+	13,  // 95: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
+	15,  // 96: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
+	17,  // 97: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
+	27,  // 98: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
+	29,  // 99: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
+	31,  // 100: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
+	33,  // 101: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
+	41,  // 102: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
+	43,  // 103: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
+	57,  // 104: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
+	59,  // 105: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
+	61,  // 106: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
+	63,  // 107: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
+	45,  // 108: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
+	47,  // 109: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
+	49,  // 110: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
+	51,  // 111: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
+	53,  // 112: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
+	6,   // 113: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
+	9,   // 114: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
+	11,  // 115: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
+	65,  // 116: belfry.v1.AdminService.StartTask:input_type -> belfry.v1.StartTaskRequest
+	67,  // 117: belfry.v1.AdminService.GetTask:input_type -> belfry.v1.GetTaskRequest
+	69,  // 118: belfry.v1.AdminService.ListTasks:input_type -> belfry.v1.ListTasksRequest
+	71,  // 119: belfry.v1.AdminService.StopTask:input_type -> belfry.v1.StopTaskRequest
+	2,   // 120: belfry.v1.AdminService.ListAudit:input_type -> belfry.v1.ListAuditRequest
+	14,  // 121: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
+	16,  // 122: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
+	18,  // 123: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
+	28,  // 124: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
+	30,  // 125: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
+	32,  // 126: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
+	34,  // 127: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
+	42,  // 128: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
+	44,  // 129: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
+	58,  // 130: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
+	60,  // 131: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
+	62,  // 132: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
+	64,  // 133: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
+	46,  // 134: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
+	48,  // 135: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
+	50,  // 136: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
+	52,  // 137: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
+	54,  // 138: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
+	7,   // 139: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
+	10,  // 140: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
+	12,  // 141: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
+	66,  // 142: belfry.v1.AdminService.StartTask:output_type -> belfry.v1.StartTaskResponse
+	68,  // 143: belfry.v1.AdminService.GetTask:output_type -> belfry.v1.GetTaskResponse
+	70,  // 144: belfry.v1.AdminService.ListTasks:output_type -> belfry.v1.ListTasksResponse
+	72,  // 145: belfry.v1.AdminService.StopTask:output_type -> belfry.v1.StopTaskResponse
+	3,   // 146: belfry.v1.AdminService.ListAudit:output_type -> belfry.v1.ListAuditResponse
+	121, // [121:147] is the sub-list for method output_type
+	95,  // [95:121] is the sub-list for method input_type
+	95,  // [95:95] is the sub-list for extension type_name
+	95,  // [95:95] is the sub-list for extension extendee
+	0,   // [0:95] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_admin_proto_init() }

@@ -79,8 +79,6 @@ type Found struct {
 	Searched uint64
 	// Next is where to go on; nil if everything was looked at.
 	Next *Place
-	// Stale says that a shard has no leader, so that a replica answered.
-	Stale bool
 	// Denied has the queues whose jobs the person may not see. They were left out.
 	Denied []string
 }
@@ -119,12 +117,7 @@ func (s *Search) in(ctx context.Context, queue string, state belfryv1.JobState, 
 		if !s.Now().Before(end) || len(out.Jobs) >= FoundMax {
 			return &Place{Queue: queue, State: state, Token: token, Searched: before}, nil
 		}
-		req := of.List(FoundMax, token)
-		res, err := s.Jobs.List(ctx, req)
-		if connect.CodeOf(err) == connect.CodeUnavailable {
-			req.Stale, out.Stale = true, true
-			res, err = s.Jobs.List(ctx, req)
-		}
+		res, err := s.Jobs.List(ctx, of.List(FoundMax, token))
 		switch connect.CodeOf(err) {
 		case connect.CodePermissionDenied:
 			if !slices.Contains(out.Denied, queue) {

@@ -27,7 +27,7 @@ func (l *lists) List(_ context.Context, req *belfryv1.ListRequest) (*belfryv1.Li
 	page := len(req.PageToken)
 	l.calls = append(l.calls, fmt.Sprintf("%s#%d", key, page))
 	l.now = l.now.Add(timeMax / 5)
-	if err := l.err[key]; err != nil && !req.Stale {
+	if err := l.err[key]; err != nil {
 		return nil, err
 	}
 	res := &belfryv1.ListResponse{Searched: uint64(100 * (page + 1)), Jobs: []*belfryv1.Job{{Queue: req.Queue,
@@ -84,16 +84,14 @@ func TestSearchGoesOn(t *testing.T) {
 	}
 }
 
-// TestSearchErrors: what a person may not see is named, a shard without a leader is answered for by a
-// replica, and any other error ends the search.
+// TestSearchErrors: what a person may not see is named, and any other error ends the search.
 func TestSearchErrors(t *testing.T) {
 	l := &lists{err: map[string]error{"a/1": connect.NewError(connect.CodePermissionDenied, errors.New("no")),
 		"a/4": connect.NewError(connect.CodePermissionDenied, errors.New("no")),
-		"b/1": connect.NewError(connect.CodeUnavailable, errors.New("no leader")),
 		"b/4": connect.NewError(connect.CodeNotFound, errors.New("deleted"))}}
 	s := &Search{Jobs: l, Queues: queues("a", "b"), Text: "x", Now: func() time.Time { return l.now }}
 	out, err := s.Do(t.Context())
-	if err != nil || !out.Stale || len(out.Jobs) != 1 || len(out.Denied) != 1 || out.Denied[0] != "a" || out.Next != nil {
+	if err != nil || len(out.Jobs) != 1 || len(out.Denied) != 1 || out.Denied[0] != "a" || out.Next != nil {
 		t.Errorf("%+v, %v", out, err)
 	}
 	l.err = map[string]error{"b/1": connect.NewError(connect.CodeInvalidArgument, errors.New("text: too long"))}

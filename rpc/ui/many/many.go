@@ -5,6 +5,7 @@ package many
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -23,18 +24,22 @@ type Lister interface {
 	List(context.Context, *belfryv1.ListRequest) (*belfryv1.ListResponse, error)
 }
 
-// Each passes the jobs of a queue in one state to see, in due order and at most so many. If a shard
-// has no leader, it reads what the replicas have.
+// errLost is returned if leaders gave a part of a list and did not answer after that.
+var errLost = connect.NewError(connect.CodeUnavailable,
+	errors.New("a shard lost its leader while its jobs were listed; try again"))
+
+// Each passes the jobs of a queue in one state to see, in due order and at most so many.
 func Each(ctx context.Context, from Lister, of selection.Selection, most uint64, see func(*belfryv1.Job)) error {
-	req := of.List(pageJobs, "")
+	req, stale := of.List(pageJobs, ""), false
 	for read := uint64(0); read < most; {
 		res, err := from.List(ctx, req)
-		if connect.CodeOf(err) == connect.CodeUnavailable && read == 0 { // later a replica could show jobs a second time
-			req.Stale = true
-			res, err = from.List(ctx, req)
-		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case read == 0:
+			stale = res.Stale
+		case res.Stale != stale: // the replica could show jobs a second time
+			return errLost
 		}
 		for _, j := range res.Jobs[:min(uint64(len(res.Jobs)), most-read)] {
 			see(j)

@@ -22,15 +22,18 @@ import (
 type queues struct {
 	jobs map[string][]*belfryv1.Job
 	read int
-	err  error // of calls that are not stale
+	err  error // of all calls
+	// lost is the page from which on replicas answer, because a leader was lost.
+	lost int
 }
 
 func (q *queues) List(_ context.Context, req *belfryv1.ListRequest) (*belfryv1.ListResponse, error) {
-	if q.err != nil && !req.Stale {
+	if q.err != nil {
 		return nil, q.err
 	}
 	all := q.jobs[req.Queue][len(req.PageToken):]
 	res := &belfryv1.ListResponse{Jobs: all[:min(len(all), int(req.PageSize))]}
+	res.Stale = q.lost > 0 && len(req.PageToken) >= (q.lost-1)*pageJobs
 	if q.read += len(res.Jobs); len(all) > len(res.Jobs) {
 		res.NextPageToken = strings.Repeat("x", len(req.PageToken)+len(res.Jobs))
 	}
@@ -79,9 +82,13 @@ func TestReadDead(t *testing.T) {
 	if err != nil || got.Read != 1500 || got.All != 2510 || q.read != 2000 {
 		t.Errorf("a part: %d of %d, %d by calls, %v", got.Read, got.All, q.read, err)
 	}
-	q.err = connect.NewError(connect.CodeUnavailable, errors.New("no leader"))
+	q.lost = 1
 	if got, err = ReadDead(t.Context(), q, list, 1500); err != nil || got.Read != 1500 {
 		t.Errorf("of replicas: %d, %v", got.Read, err)
+	}
+	q.lost = 2
+	if _, err = ReadDead(t.Context(), q, list, 1500); connect.CodeOf(err) != connect.CodeUnavailable {
+		t.Errorf("of leaders and then of replicas, which could have the same jobs: %v", err)
 	}
 	q.err = connect.NewError(connect.CodePermissionDenied, errors.New("no"))
 	if _, err = ReadDead(t.Context(), q, list, 1500); connect.CodeOf(err) != connect.CodePermissionDenied {

@@ -93,6 +93,8 @@ func statusOf(code connect.Code) int {
 		return http.StatusConflict
 	case connect.CodeResourceExhausted:
 		return http.StatusTooManyRequests
+	case connect.CodeUnimplemented: // in a cluster that is being upgraded
+		return http.StatusNotImplemented
 	case connect.CodeUnavailable, connect.CodeCanceled, connect.CodeDeadlineExceeded:
 		return http.StatusServiceUnavailable
 	default:
