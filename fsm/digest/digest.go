@@ -11,8 +11,16 @@ func Job(j *fsm.Job, content [16]byte) uint64 {
 	return JobIn(JobPayload(j, content), &JobState{
 		State: j.State, Due: j.Due, TTL: j.TTL, Attempt: j.Attempt, Fence: j.Fence, Until: j.Until,
 		LeaseTTR: j.LeaseTTR, Redrives: j.Redrives, LastError: []byte(j.LastError), Died: j.Died,
-		Leased: j.Leased, Client: []byte(j.Client), Attempts: codec.AppendAttempts(nil, j.Attempts),
+		Leased: j.Leased, Client: Client(j.Client), Attempts: codec.AppendAttempts(nil, j.Attempts),
 	})
+}
+
+// Client is what the name of a consumer adds to the digest of the jobs that it holds; 0 if it has none.
+func Client(name string) uint64 {
+	if name == "" {
+		return 0
+	}
+	return hashOfClient.text(name).Sum()
 }
 
 // JobPayload covers what never changes in the life of a job. It is computed once, at put, and kept
@@ -46,9 +54,11 @@ type JobState struct {
 	Redrives  uint32
 	LastError []byte
 	Died      fsm.Time
-	// Leased and Client are of the job's holder. Attempts are encoded. All are empty before format 3.
-	Leased           fsm.Time
-	Client, Attempts []byte
+	// Leased and Client, see the function of that name, are of the job's holder. Attempts are encoded.
+	// All are empty before format 3.
+	Leased   fsm.Time
+	Client   uint64
+	Attempts []byte
 }
 
 // JobIn is the part of the digest of a held job with this JobPayload in this state.
@@ -59,7 +69,7 @@ func JobIn(payload uint64, n *JobState) uint64 {
 			Word(uint64(n.Redrives)).bytes(n.LastError).time(n.Died)
 	}
 	if n.Leased != 0 || len(n.Attempts) > 0 { // digests of earlier formats stay as they were
-		h = h.time(n.Leased).bytes(n.Client).bytes(n.Attempts)
+		h = h.time(n.Leased).Word(n.Client).bytes(n.Attempts)
 	}
 	return h.Sum()
 }

@@ -29,6 +29,7 @@ const (
 	hashOfID
 	hashOfSerial
 	hashOfRestore
+	hashOfClient
 )
 
 // Word folds a word into the hash.

@@ -11,15 +11,17 @@ import (
 // attemptsFormat is the format from which on jobs know who holds them and how attempts failed.
 const attemptsFormat = 3
 
-// noteClient notes that a client holds a job that was just leased.
-func (m *Machine) noteClient(j job, l *store.Lease, client string) {
-	if m.format < attemptsFormat {
-		return
-	}
-	l.Leased = m.scalars.Clock
-	if note := m.store.Note(l); client != "" || len(note.Client) > 0 {
-		note.Client = []byte(client)
-		m.store.SetNote(j.index, &note)
+// consumer is who asks for jobs in one Reserve.
+type consumer struct {
+	name  string
+	index uint32 // see store.SetClient
+}
+
+// noteClient notes that a consumer holds a job that was just leased.
+func (m *Machine) noteClient(l *store.Lease, c *consumer) {
+	if m.format >= attemptsFormat {
+		l.Leased = m.scalars.Clock
+		c.index = m.store.SetClient(l, c.name, c.index)
 	}
 }
 
@@ -29,8 +31,9 @@ func (m *Machine) noteFailure(j job, at fsm.Time, lapsed bool, text string) {
 	l := m.store.EditLease(j.index)
 	note := m.store.Note(l)
 	if m.format >= attemptsFormat {
-		list := append(codec.ParseAttempts(note.Attempts), attemptOf(l, string(note.Client), at, lapsed, text))
-		note.Client, note.Attempts = nil, codec.AppendAttempts(nil, list[max(0, len(list)-fsm.AttemptsKept):])
+		list := append(codec.ParseAttempts(note.Attempts), attemptOf(l, string(m.store.Client(l)), at, lapsed, text))
+		note.Attempts = codec.AppendAttempts(nil, list[max(0, len(list)-fsm.AttemptsKept):])
+		m.store.DropClient(l)
 		l.Leased = 0
 	} else if text == "" {
 		return
@@ -66,16 +69,13 @@ func (m *Machine) noteRelease(j job) {
 	l := m.store.EditLease(j.index)
 	l.Attempt--
 	l.Leased = 0
-	if note := m.store.Note(l); len(note.Client) > 0 {
-		note.Client = nil
-		m.store.SetNote(j.index, &note)
-	}
+	m.store.DropClient(l)
 }
 
 // showWork fills in what a reader sees of the holder and the attempts of a job.
 func (m *Machine) showWork(l *store.Lease, v *fsm.Job) {
 	note := m.store.Note(l)
-	v.LastError, v.Client, v.Leased = string(note.LastError), string(note.Client), l.Leased
+	v.LastError, v.Client, v.Leased = string(note.LastError), string(m.store.Client(l)), l.Leased
 	v.Attempts = codec.ParseAttempts(note.Attempts)
 }
 

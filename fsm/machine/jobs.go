@@ -38,7 +38,7 @@ func (m *Machine) hash(j job) uint64 {
 	return digest.JobIn(m.payload(j).Hash(), &digest.JobState{
 		State: s.State(), Due: s.Due, TTL: m.ttl(j), Attempt: l.Attempt, Fence: l.Fence, Until: l.Until, LeaseTTR: l.TTR,
 		Redrives: l.Redrives, LastError: note.LastError, Died: l.Died,
-		Leased: l.Leased, Client: note.Client, Attempts: note.Attempts,
+		Leased: l.Leased, Client: m.store.ClientSum(&l), Attempts: note.Attempts,
 	})
 }
 

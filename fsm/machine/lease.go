@@ -5,7 +5,7 @@ import "github.com/belfrydb/belfry/fsm"
 // reservation is the state of a Reserve in progress.
 type reservation struct {
 	*fsm.Reserve
-	client    string
+	consumer
 	grants    []fsm.Grant
 	bytes     uint64 // of the jobs granted
 	expirable int    // how many jobs it may still expire
@@ -14,7 +14,7 @@ type reservation struct {
 
 // reserve leases ready jobs of the queues, in the order of the queues.
 func (m *Machine) reserve(c *fsm.Reserve, client string) (fsm.Result, bool) {
-	r := reservation{Reserve: c, client: client, expirable: fsm.StepMax, full: c.Max == 0}
+	r := reservation{Reserve: c, consumer: consumer{name: client}, expirable: fsm.StepMax, full: c.Max == 0}
 	for _, name := range c.Queues {
 		if r.full {
 			break
@@ -58,13 +58,13 @@ func (m *Machine) reserveFrom(q *queue, r *reservation) {
 		if r.grants == nil {
 			r.grants = make([]fsm.Grant, 0, min(uint64(r.Max), m.record(q).Counts.Ready))
 		}
-		r.grants = append(r.grants, m.leaseJob(j, r.TTR, r.client))
+		r.grants = append(r.grants, m.leaseJob(j, r.TTR, &r.consumer))
 		r.full = len(r.grants) >= int(r.Max)
 	}
 }
 
 // leaseJob puts a ready job under a lease of length ttr. If ttr is 0, the length is the job's own.
-func (m *Machine) leaseJob(j job, ttr fsm.Duration, client string) fsm.Grant {
+func (m *Machine) leaseJob(j job, ttr fsm.Duration, by *consumer) fsm.Grant {
 	if ttr == 0 {
 		ttr = m.ttrOf(j)
 	}
@@ -73,7 +73,7 @@ func (m *Machine) leaseJob(j job, ttr fsm.Duration, client string) fsm.Grant {
 	l := m.store.EditLease(j.index)
 	l.Fence, l.Until, l.TTR = m.scalars.Serial, m.scalars.Clock.After(ttr), ttr
 	l.Attempt++
-	m.noteClient(j, l, client)
+	m.noteClient(l, by)
 	s, r := m.slot(j), m.touch(j.q)
 	r.Counters.Granted++
 	if l.Attempt == 1 {

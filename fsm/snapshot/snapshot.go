@@ -127,7 +127,7 @@ func (s *Snapshot) appendHeld(dst []byte, j *store.Slot) []byte {
 		}
 		dst = codec.AppendText(dst, string(note.LastError))
 		if hasFields(l, &note) {
-			dst = codec.AppendHeldFields(dst, l.Leased, string(note.Client), note.Attempts)
+			dst = codec.AppendHeldFields(dst, l.Leased, string(s.records.Client(l)), note.Attempts)
 		}
 	}
 	if j.HasID() {

@@ -8,7 +8,8 @@ import (
 // The sizes of records in memory, and what comes with them. A test compares them with the heap.
 const (
 	slotBytes     = 32
-	leaseBytes    = 56
+	leaseBytes    = 64
+	clientBytes   = 24
 	tombBytes     = 40
 	finishedBytes = 24
 	answerBytes   = 40
@@ -70,11 +71,12 @@ func (s *Store) Memory() fsm.Memory {
 	}
 	add(s.slots.memory(slotBytes))
 	add(s.leases.memory(leaseBytes))
+	add(s.clients.memory(clientBytes))
 	add(s.tombs.memory(tombBytes))
 	add(f.records.memory(finishedBytes))
 	add(a.records.memory(answerBytes))
 	add(s.queues.memory(recordBytes))
-	for _, t := range [...]*table{&s.serials, &s.ids, &s.tombSerials, &f.byFence, &a.table} {
+	for _, t := range [...]*table{&s.serials, &s.ids, &s.tombSerials, &f.byFence, &a.table, &s.clientNames} {
 		v.Held += t.memory()
 	}
 	v.Held += s.blobs.memory() + s.orders.memory() + uint64(cap(a.order)*16)

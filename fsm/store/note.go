@@ -9,8 +9,6 @@ import (
 // Note is what a job remembers of its work in words. It is a blob: each part with its length.
 type Note struct {
 	LastError []byte
-	// Client holds the job.
-	Client []byte
 	// Attempts are encoded, see codec.AppendAttempts.
 	Attempts []byte
 }
@@ -33,18 +31,18 @@ func (p *Pinned) Note(l *Lease) Note {
 
 func readNote(b []byte) Note {
 	r := codec.PlainReader(b)
-	return Note{LastError: r.Bytes(), Client: r.Bytes(), Attempts: r.Bytes()}
+	return Note{LastError: r.Bytes(), Attempts: r.Bytes()}
 }
 
 // SetNote replaces the note of a job that has a lease. The new one may alias the one before.
 func (s *Store) SetNote(job uint32, n *Note) {
 	s.scratch = s.scratch[:0]
-	for _, part := range [...][]byte{n.LastError, n.Client, n.Attempts} {
+	for _, part := range [...][]byte{n.LastError, n.Attempts} {
 		s.scratch = append(binary.AppendUvarint(s.scratch, uint64(len(part))), part...)
 	}
 	l := s.leases.edit(s.slots.at(job).lease)
 	s.dropNote(l)
-	if len(n.LastError)+len(n.Client)+len(n.Attempts) > 0 {
+	if len(n.LastError)+len(n.Attempts) > 0 {
 		l.note = s.blobs.put(s.scratch)
 	}
 }

@@ -14,6 +14,7 @@ type Pinned struct {
 	queues   pinnedPages[fsm.QueueRecord]
 	slots    pinnedPages[Slot]
 	leases   pinnedPages[Lease]
+	clients  pinnedPages[client]
 	tombs    pinnedPages[Tomb]
 	finished pinnedPages[FinishedLease]
 	answers  pinnedPages[answer]
@@ -24,7 +25,7 @@ type Pinned struct {
 // Pin returns the present state, in time proportional to the number of pages.
 func (s *Store) Pin() *Pinned {
 	return &Pinned{
-		queues: s.queues.pin(), slots: s.slots.pin(), leases: s.leases.pin(), tombs: s.tombs.pin(),
+		queues: s.queues.pin(), slots: s.slots.pin(), leases: s.leases.pin(), clients: s.clients.pin(), tombs: s.tombs.pin(),
 		blobs: s.blobs.pin(), finished: s.Finished.records.pin(),
 		answers: s.Answers.records.pin(), order: s.Answers.order[s.Answers.head:],
 	}
@@ -35,6 +36,7 @@ func (s *Store) Unpin() {
 	s.queues.unpin()
 	s.slots.unpin()
 	s.leases.unpin()
+	s.clients.unpin()
 	s.tombs.unpin()
 	s.Finished.records.unpin()
 	s.Answers.records.unpin()

@@ -60,6 +60,7 @@ type Lease struct {
 	note     blobRef // see Note; 0 if all of it is empty
 	Attempt  uint32
 	Redrives uint32
+	client   uint32 // index of the record of who holds the job; 0 if nobody does, or has no name
 }
 
 // Tomb is the record of a tombstone; its payload has content and id.
@@ -81,8 +82,8 @@ func (t *Tomb) Attempts() (attempts uint32, known bool) {
 	return uint32(max(t.attempts, 1) - 1), t.attempts != 0
 }
 
-// The pages have 128 queues of 368 bytes, 512 slots of 32 bytes, 1,024 leases of 56, 1,024
-// tombstones of 40, 1,024 answers of 40 and 2,048 finished leases of 24. Jobs that fall due lie on
+// The pages have 128 queues of 368 bytes, 512 slots of 32 bytes, 1,024 leases of 64, 1,024
+// tombstones of 40, 1,024 answers of 40 and 2,048 finished leases of 24, 128 clients of 24. Jobs that fall due lie on
 // as many pages of slots, each of which is copied once under a snapshot: copying 16 KiB costs an
 // entry less than copying 64.
 const (
@@ -92,4 +93,5 @@ const (
 	tombShift     = 10
 	answerShift   = 10
 	finishedShift = 11
+	clientShift   = 7
 )

@@ -17,10 +17,13 @@ type Store struct {
 	leases pages[Lease]
 	tombs  pages[Tomb]
 	blobs  blobs
+	// clients are those who hold jobs.
+	clients pages[client]
 
 	serials     table // of slots, by serial
 	ids         table // of slots (index<<1) and tombstones (index<<1|1)
 	tombSerials table // of tombstones, by serial
+	clientNames table // of clients
 	orders      orders
 	seed        uint64
 	scratch     []byte
@@ -38,8 +41,8 @@ type Store struct {
 func New(seed uint64) *Store {
 	s := &Store{
 		queues: newPages[fsm.QueueRecord](queueShift), slots: newPages[Slot](slotShift),
-		leases: newPages[Lease](leaseShift), tombs: newPages[Tomb](tombShift), blobs: newBlobs(),
-		serials: newTable(), ids: newTable(), tombSerials: newTable(), seed: seed,
+		leases: newPages[Lease](leaseShift), clients: newPages[client](clientShift), tombs: newPages[Tomb](tombShift), blobs: newBlobs(),
+		serials: newTable(), ids: newTable(), tombSerials: newTable(), clientNames: newTable(), seed: seed,
 	}
 	s.Finished = Finished{records: newPages[FinishedLease](finishedShift), byFence: newTable()}
 	s.orders = orders{store: s, finished: &s.Finished.records, slices: newPages[slice](sliceShift)}
@@ -182,9 +185,8 @@ func (s *Store) AddHeld(queue uint32, v *codec.HeldJob) uint32 {
 			Fence: v.Fence, Until: v.Until, TTR: v.LeaseTTR, Died: v.Died, Attempt: v.Attempt, Redrives: v.Redrives,
 			Leased: v.Leased,
 		}
-		s.SetNote(index, &Note{
-			LastError: []byte(v.LastError), Client: []byte(v.Client), Attempts: codec.AppendAttempts(nil, v.Attempts),
-		})
+		s.SetClient(s.EditLease(index), v.Client, 0)
+		s.SetNote(index, &Note{LastError: []byte(v.LastError), Attempts: codec.AppendAttempts(nil, v.Attempts)})
 	}
 	return index
 }
@@ -214,7 +216,9 @@ func (s *Store) RemoveJob(job uint32) (bytes uint64) {
 		s.ids.remove(b.idHash(), job<<1)
 	}
 	if j.lease != 0 {
-		s.dropNote(s.leases.edit(j.lease))
+		l := s.leases.edit(j.lease)
+		s.dropNote(l)
+		s.DropClient(l)
 		s.leases.release(j.lease)
 	}
 	s.blobs.release(j.blob())

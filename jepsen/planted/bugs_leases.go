@@ -99,7 +99,7 @@ func attemptBugs() []Bug {
 			Name: "failure-not-noted", What: "a failed attempt counts, and is not shown among the last ones",
 			Claims: []string{"I34"}, Workloads: []string{"retries"},
 			Edits: []Edit{unless("failure-not-noted", "fsm/machine/attempt.go",
-				`note.Client, note.Attempts = nil, codec.AppendAttempts(nil, list[max(0, len(list)-fsm.AttemptsKept):])`)},
+				`note.Attempts = codec.AppendAttempts(nil, list[max(0, len(list)-fsm.AttemptsKept):])`)},
 		},
 		{
 			Name: "lapse-not-counted", What: "an attempt whose lease lapsed does not count",
