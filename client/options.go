@@ -102,7 +102,7 @@ func defaultName() string {
 		host = "unknown"
 	}
 	process := "-" + strconv.Itoa(os.Getpid())
-	return host[:min(len(host), nameBytesMax-len(process))] + process
+	return strings.ToValidUTF8(host[:min(len(host), nameBytesMax-len(process))], "") + process
 }
 
 // checkName returns an error if servers would refuse the name.

@@ -78,7 +78,7 @@ type SearchQuery struct {
 }
 
 // ScanBytes is how many bytes of bodies a search looks at in one query, and the body after.
-const ScanBytes = 4 << 20
+const ScanBytes = 1 << 20
 
 // MinuteQuery asks for the activity of a queue in the last hour. Reading: Minutes and Since. Nodes
 // before format 3 do not know it.

@@ -13,14 +13,17 @@ import (
 const (
 	// tasksFormat is the format that has tasks.
 	tasksFormat fsm.Format = 3
-	// runningMax bounds the tasks that have not ended, and endedMax those that have.
+	// runningMax bounds the tasks that have not ended, runningOf those of one namespace, and endedMax
+	// those that have ended.
 	runningMax = 100
+	runningOf  = 25
 	endedMax   = 200
 )
 
 // The reasons for which a task is refused. Nothing was changed.
 var (
-	ErrTasks       = fmt.Errorf("%d tasks run or wait, which is the limit; wait for one to end, or stop one", runningMax)
+	ErrTasks = fmt.Errorf("%d tasks of the namespace run or wait, or %d in all, which is the limit; wait for one to "+
+		"end, or stop one", runningOf, runningMax)
 	ErrTaskExists  = errors.New("there is another task with this id")
 	ErrTaskUnknown = errors.New("there is no task with this id")
 	ErrTaskFormat  = fmt.Errorf("not all nodes run a version that knows tasks, which need format %d", tasksFormat)
@@ -61,13 +64,16 @@ func (m *machine) startTask(t *bulk.Task) outcome {
 		}
 		return outcome{verdict: exists}
 	}
-	running := 0
+	running, same := 0, 0
 	for _, known := range m.state.Tasks {
 		if known.Running() {
 			running++
+			if fsm.NamespaceOf(known.Queue) == fsm.NamespaceOf(t.Queue) {
+				same++
+			}
 		}
 	}
-	if running >= runningMax {
+	if running >= runningMax || same >= runningOf {
 		return outcome{verdict: needed}
 	}
 	if len(m.state.Tasks)-running >= endedMax {
@@ -158,6 +164,16 @@ func (c *Catalog) Tasks() (list []bulk.Task) {
 		}
 	})
 	return list
+}
+
+// Task returns a task, from memory.
+func (c *Catalog) Task(id string) (t bulk.Task, found bool) {
+	c.view(func(m *machine) {
+		if i := m.findTask(id); i >= 0 {
+			t, found = m.state.Tasks[i].Clone(), true
+		}
+	})
+	return t, found
 }
 
 // Partitions returns the number of partitions of a queue, from memory.

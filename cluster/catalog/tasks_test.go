@@ -52,7 +52,7 @@ func TestTaskRecords(t *testing.T) {
 		if err := c.StopTask(t.Context(), "1"); !errors.Is(err, ErrTaskUnknown) {
 			t.Errorf("the end of no task: %v", err)
 		}
-		for i := range runningMax {
+		for i := range runningOf {
 			if err := c.StartTask(t.Context(), task(1+i)); err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,9 +16,11 @@ import (
 )
 
 const (
-	// atOnce is how many tasks that count, and how many that act, run at one time. The others wait,
-	// oldest first. A person waits for a count, so a count does not wait for acts at a low rate.
-	atOnce = 4
+	// atOnce is how many tasks run at one time. The others wait, oldest first. ofNamespace is how many of
+	// them count, and how many act, for one namespace: slow ones do not hold up those of others, nor a
+	// person who waits for a count.
+	atOnce      = 32
+	ofNamespace = 4
 	// saveEvery is how often progress is recorded. What was done since is repeated after a change of
 	// leader, under the same request ids.
 	saveEvery = time.Second
@@ -30,12 +31,16 @@ const (
 	retryMax = 5 * time.Second
 	// othersMax bounds the attempts at other content under one place, see bulk.Task.Request.
 	othersMax = 10
+	// foundFor is how long an act is tried again with the same jobs.
+	foundFor = fsm.RequestWindow - time.Minute
 )
 
 // Records has the methods that the runner needs of the catalog.
 type Records interface {
 	// Tasks returns all tasks, oldest first.
 	Tasks() []bulk.Task
+	// Task returns a task, if there is one with this id.
+	Task(id string) (bulk.Task, bool)
 	// AdvanceTask records the progress of a task.
 	AdvanceTask(ctx context.Context, id string, p bulk.Progress) error
 	// Partitions returns the number of partitions of a queue.
@@ -66,19 +71,16 @@ func (r *Runner) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	var mu sync.Mutex
-	under := map[string]bool{}      // the tasks under way
-	slots := map[bool]int{}         // how many of them count, and how many do not
+	under := map[string]slot{}      // of the tasks under way
 	ended := make(chan struct{}, 1) // signals sent before it is received are one
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
 		for _, t := range r.Records.Tasks() {
 			mu.Lock()
-			counts := t.Act == bulk.Count
-			start := t.Running() && !under[t.ID] && slots[counts] < atOnce
+			start := mayStart(&t, under)
 			if start {
-				under[t.ID] = true
-				slots[counts]++
+				under[t.ID] = slotOf(&t)
 			}
 			mu.Unlock()
 			if !start {
@@ -88,7 +90,6 @@ func (r *Runner) Run(ctx context.Context) {
 				r.run(ctx, t)
 				mu.Lock()
 				delete(under, t.ID)
-				slots[counts]--
 				mu.Unlock()
 				select {
 				case ended <- struct{}{}:
@@ -106,21 +107,47 @@ func (r *Runner) Run(ctx context.Context) {
 	}
 }
 
+// slot is what the tasks have in common of which ofNamespace run at one time.
+type slot struct {
+	namespace string
+	counts    bool
+}
+
+func slotOf(t *bulk.Task) slot { return slot{fsm.NamespaceOf(t.Queue), t.Act == bulk.Count} }
+
+// mayStart reports whether a task is to be carried out now beside those under way. One that was asked
+// to stop always is: it ends at once.
+func mayStart(t *bulk.Task, under map[string]slot) bool {
+	if _, runs := under[t.ID]; runs || !t.Running() {
+		return false
+	}
+	same := 0
+	for _, other := range under {
+		if other == slotOf(t) {
+			same++
+		}
+	}
+	return t.Stop || len(under) < atOnce && same < ofNamespace
+}
+
 // run carries out one task until it ends or ctx does.
 func (r *Runner) run(ctx context.Context, t bulk.Task) {
-	w := &work{Runner: r, task: t, saved: time.Now()}
+	w := &work{Runner: r, task: t} // the first step is recorded at once: this leader may be a short one
 	again := retryMin
 	for ctx.Err() == nil {
 		finished, err := w.step(ctx)
 		switch {
 		case errors.Is(err, errGone):
 			return
+		case err != nil && w.task.Stop:
+			finished, err = true, nil
+			w.task.Progress.Trouble = "it was stopped while an answer was missing: more jobs may have been acted on"
+			w.end()
 		case err != nil:
-			w.task.Progress.Trouble = err.Error()
+			w.task.Progress.Trouble = w.trouble(err)
 			w.saved = time.Time{}
 		case finished:
-			w.task.Progress.Ended = time.Now().UnixNano()
-			w.saved = time.Time{}
+			w.end()
 		default:
 			again = retryMin
 		}
@@ -134,6 +161,26 @@ func (r *Runner) run(ctx context.Context, t bulk.Task) {
 	}
 }
 
+// end notes that the task has ended.
+func (w *work) end() {
+	w.task.Progress.Ended = time.Now().UnixNano()
+	w.saved = time.Time{}
+}
+
+// trouble logs why a step failed, and says it in words that tell a caller nothing about the cluster
+// that it may not know.
+func (w *work) trouble(err error) string {
+	w.Logger.Warn("a step of a task failed; it is tried again", "task", w.task.ID, "error", err)
+	switch {
+	case errors.Is(err, node.ErrNoLeader), errors.Is(err, node.ErrNotLeader):
+		return "a shard of the queue has no leader"
+	case errors.Is(err, node.ErrUnknownOutcome):
+		return "a shard of the queue has not said yet what came of a step"
+	default:
+		return "a step failed, which the log of the catalog's leader explains"
+	}
+}
+
 // work is one task under way.
 type work struct {
 	*Runner
@@ -141,7 +188,9 @@ type work struct {
 	saved time.Time // when the progress was last recorded
 	// found is what the act that failed was to act on: it is tried again with the same jobs, so that the
 	// shard tells what came of the first attempt.
-	found *fsm.Reading
+	// The shard remembers it for fsm.RequestWindow; after foundFor the jobs are looked up anew.
+	found   *fsm.Reading
+	foundAt time.Time
 }
 
 // errGone says that the task is not recorded any more, or has ended.
@@ -165,13 +214,9 @@ func (w *work) save(ctx context.Context) bool {
 
 // recorded reports whether the task is recorded and has not ended. It takes over a request to stop.
 func (w *work) recorded() bool {
-	all := w.Records.Tasks()
-	i := slices.IndexFunc(all, func(t bulk.Task) bool { return t.ID == w.task.ID })
-	if i < 0 || !all[i].Running() {
-		return false
-	}
-	w.task.Stop = all[i].Stop
-	return true
+	t, known := w.Records.Task(w.task.ID)
+	w.task.Stop = t.Stop
+	return known && t.Running()
 }
 
 // step searches and acts once. It reports whether the task is through, or was asked to stop.
@@ -184,19 +229,19 @@ func (w *work) step(ctx context.Context) (finished bool, err error) {
 	for next < partitions && w.task.Done(next) {
 		next++
 	}
-	if w.task.Stop || next == partitions || w.task.Full() {
+	if w.found == nil && (w.task.Stop || next == partitions || w.task.Full()) {
 		return true, nil
 	}
 	most := w.atOnce()
 	began := time.Now()
 	shard := node.ShardOf(w.task.Queue, next, w.Shards.ShardCount())
-	if w.found == nil {
+	if w.found == nil || time.Since(w.foundAt) > foundFor {
 		found, _, err := w.Shards.Query(ctx, shard, w.task.Query(next, most))
 		if err != nil {
 			return false, fmt.Errorf("searching shard %d: %w", shard, err)
 		}
 		w.task.Trim(&found)
-		w.found = &found
+		w.found, w.foundAt = &found, time.Now()
 	}
 	results, err := w.act(ctx, shard, next, w.found)
 	if err != nil {
@@ -232,10 +277,23 @@ func (w *work) act(ctx context.Context, shard, partition uint32, found *fsm.Read
 			return nil, fmt.Errorf("acting in shard %d: %w", shard, err)
 		}
 		if reply.Results[0].Code != fsm.Invalid {
-			return reply.Results, nil
+			return reply.Results, refused(reply.Results)
 		}
 	}
 	return nil, fmt.Errorf("shard %d remembers other requests of this task; it goes on when they are forgotten", shard)
+}
+
+// refused returns an error if a command was not carried out although its job may be as it was, as while
+// a restore is open.
+func refused(results []fsm.Result) error {
+	for i := range results {
+		switch code := results[i].Code; code {
+		case fsm.OK, fsm.JobNotFound, fsm.JobReserved, fsm.QueueNotFound:
+		default:
+			return fmt.Errorf("the shard answered with code %d", code)
+		}
+	}
+	return nil
 }
 
 // pause waits, at most until ctx ends.

@@ -30,6 +30,7 @@ type cluster struct {
 	lose, refuse int
 	requests     int // of tasks
 	saves        int
+	restoring    bool // the shards refuse what tasks ask
 }
 
 func newCluster(t *testing.T, shards int) *cluster {
@@ -54,6 +55,13 @@ func (c *cluster) Do(_ context.Context, shard uint32, req *fsm.Request) (node.Re
 		if c.refuse == 0 {
 			return node.Reply{}, node.ErrNoLeader
 		}
+	}
+	if req.ID != "" && c.restoring {
+		results := make([]fsm.Result, len(req.Commands))
+		for i := range results {
+			results[i].Code = fsm.Restoring
+		}
+		return node.Reply{Results: results}, nil
 	}
 	m := c.shards[shard]
 	entry := codec.AppendEntry(nil, fsm.Time(time.Now().UnixNano()), [][]byte{codec.AppendRequest(nil, req)})
@@ -80,6 +88,15 @@ func (c *cluster) Tasks() (list []bulk.Task) {
 		list = append(list, c.tasks[i].Clone())
 	}
 	return list
+}
+
+func (c *cluster) Task(id string) (bulk.Task, bool) {
+	for _, t := range c.Tasks() {
+		if t.ID == id {
+			return t, true
+		}
+	}
+	return bulk.Task{}, false
 }
 
 func (c *cluster) AdvanceTask(ctx context.Context, id string, p bulk.Progress) error {
@@ -305,28 +322,99 @@ func TestManyTasks(t *testing.T) {
 	})
 }
 
+// TestJobsThatCameLater: what was put, or died, after a task began is left alone.
+func TestJobsThatCameLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.put(100)
+		c.tasks = append(c.tasks, bulk.Task{
+			ID: "1", Queue: "q", State: fsm.Delayed, Act: bulk.Cancel, PerSecond: 10, Created: time.Now().UnixNano(),
+		})
+		for i := range 40 { // the task runs meanwhile
+			c.lead(500 * time.Millisecond)
+			if _, err := c.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{&fsm.Put{
+				Queue: "q", Partitions: 1, ID: fmt.Sprint("later-", i), Given: fsm.GivenDelay, Delay: time.Hour,
+			}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := c.lead(time.Minute)
+		if n := c.counts(); n.Delayed != 40 || p.Ended == 0 || p.Matched > 100 {
+			t.Errorf("%d jobs are left, %+v", n.Delayed, p)
+		}
+	})
+}
+
+// TestSlowTasks: slow tasks of one namespace hold up no other, and one that waits can be stopped.
+func TestSlowTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.put(1000)
+		add := func(id, queue string, perSecond uint32, stop bool) {
+			c.tasks = append(c.tasks, bulk.Task{
+				ID: id, Queue: queue, State: fsm.Delayed, Act: bulk.Cancel, PerSecond: perSecond, Stop: stop,
+				Created: time.Now().UnixNano(),
+			})
+		}
+		for i := range ofNamespace {
+			add(fmt.Sprint("slow ", i), "q", 1, false)
+		}
+		add("waits", "q", 0, false)
+		add("stopped", "q", 0, true)
+		add("other", "shop/q", 0, false)
+		c.lead(5 * time.Second)
+		ended := map[string]bool{}
+		for _, task := range c.Tasks() {
+			ended[task.ID] = !task.Running()
+		}
+		if ended["slow 0"] || ended["waits"] || !ended["stopped"] || !ended["other"] {
+			t.Errorf("ended: %v", ended)
+		}
+	})
+}
+
+// TestTaskWhileShardRefuses: jobs that the shard does not act on at the moment are not passed over.
+func TestTaskWhileShardRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.put(50)
+		c.restoring = true
+		c.tasks = append(c.tasks, bulk.Task{
+			ID: "1", Queue: "q", State: fsm.Delayed, Act: bulk.Cancel, Created: time.Now().UnixNano(),
+		})
+		if p := c.lead(3 * time.Second); p.Ended != 0 || p.Skipped != 0 || p.Trouble == "" {
+			t.Errorf("while the shard refuses: %+v", p)
+		}
+		c.restoring = false
+		want(t, c.lead(time.Minute), 50, 50, 0)
+	})
+}
+
 // TestCountsDoNotWaitForActs: acts at a low rate take their time, and a count ends meanwhile.
 func TestCountsDoNotWaitForActs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)
 		c.put(100)
-		for i := range 2 * atOnce {
+		add := func(id string, act bulk.Act, perSecond uint32) {
 			c.tasks = append(c.tasks, bulk.Task{
-				ID: fmt.Sprint(i), Queue: "q", State: fsm.Delayed, Act: bulk.Cancel, PerSecond: 1, Created: time.Now().UnixNano(),
+				ID: id, Queue: "q", State: fsm.Delayed, Act: act, PerSecond: perSecond, Created: time.Now().UnixNano(),
 			})
 		}
-		c.tasks = append(c.tasks, bulk.Task{
-			ID: "count", Queue: "q", State: fsm.Delayed, Act: bulk.Count, IDPrefix: "job-0-99", Created: time.Now().UnixNano(),
-		})
-		want(t, c.lead(5*time.Second), 1, 0, 0)
+		for i := range 2 * ofNamespace {
+			add(fmt.Sprint(i), bulk.Cancel, 1)
+		}
+		add("count", bulk.Count, 0)
+		if p := c.lead(5 * time.Second); p.Ended == 0 || p.Matched < 70 {
+			t.Errorf("the count: %+v", p)
+		}
 		begun := 0
-		for _, task := range c.Tasks()[:2*atOnce] {
+		for _, task := range c.Tasks()[:2*ofNamespace] {
 			if task.Progress.Matched > 0 {
 				begun++
 			}
 		}
-		if begun != atOnce {
-			t.Errorf("%d acts run at one time, want %d", begun, atOnce)
+		if begun != ofNamespace {
+			t.Errorf("%d acts run at one time, want %d", begun, ofNamespace)
 		}
 	})
 }

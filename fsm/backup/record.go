@@ -195,6 +195,15 @@ func ParseHeld(b *fsm.BackupRecord) (name string, v codec.HeldJob, err error) {
 	return name, v, err
 }
 
+// JobFormat returns the queue of a BackupJob, and the first format that can express the record.
+func JobFormat(b *fsm.BackupRecord) (queue string, format fsm.Format, err error) {
+	queue, v, err := ParseHeld(b)
+	if v.Flags&codec.HeldHasFields != 0 {
+		return queue, codec.FieldsFormat, err
+	}
+	return queue, fsm.FirstFormat, err
+}
+
 // ParseTombstone reads a BackupTombstone.
 func ParseTombstone(b *fsm.BackupRecord) (t fsm.Tombstone, err error) {
 	err = parse(b, fsm.BackupTombstone, func(r *codec.Reader) {

@@ -48,11 +48,13 @@ func (t *Task) place(partition uint32) Place {
 // Done reports whether the task is through with a partition.
 func (t *Task) Done(partition uint32) bool { return t.place(partition).Done }
 
-// Trim leaves out of a reading what the task would otherwise meet again and again: jobs that have the
-// new due time already, and jobs that died after the task began.
+// Trim leaves out of a reading what nobody was shown when the task began, and what it would meet again
+// and again: jobs that were put or have died since, and jobs that have the new due time already.
 func (t *Task) Trim(found *fsm.Reading) {
 	found.Jobs = slices.DeleteFunc(found.Jobs, func(j fsm.Job) bool {
-		return t.Act == Reschedule && t.Due != 0 && j.Due == t.Due || t.Act == Redrive && j.Died > fsm.Time(t.Created)
+		begun := fsm.Time(t.Created)
+		return j.Created > begun || t.State == fsm.Dead && j.Died > begun ||
+			t.Act == Reschedule && t.Due != 0 && j.Due == t.Due
 	})
 }
 

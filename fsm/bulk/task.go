@@ -129,7 +129,7 @@ func (t *Task) checkState() error {
 	case Redrive:
 		of = []fsm.State{fsm.Dead}
 	case Reschedule:
-		if of = []fsm.State{fsm.Delayed}; t.Due != 0 { // ready jobs are due already
+		if of = []fsm.State{fsm.Delayed}; t.Due != 0 || t.Delay != 0 { // ready jobs are due already
 			of = append(of, fsm.Ready)
 		}
 	case Cancel:

@@ -71,6 +71,8 @@ func (r *Reader) heldFields(v *fsm.Job) {
 	}
 	if fields.err != nil {
 		r.fail(fields.err)
+	} else if v.Leased == 0 && v.Client != "" {
+		r.Damaged("job that nobody has leased with a client")
 	}
 }
 

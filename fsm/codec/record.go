@@ -97,6 +97,9 @@ func (r *Reader) counts(held *fsm.Counts, totals *fsm.Counters) {
 	totals.Set(counters)
 }
 
+// FieldsFormat is the format from which on the records of jobs may have tagged fields.
+const FieldsFormat fsm.Format = 3
+
 // HeldFlags says which parts the record of a held job has, and whether its ttl counts.
 type HeldFlags uint8
 

@@ -90,7 +90,8 @@ func (m *Machine) importRecord(record *fsm.BackupRecord) bool {
 		return err == nil && q.Format <= m.format && m.importQueue(&q)
 	case fsm.BackupJob:
 		name, v, err := backup.ParseHeld(record)
-		return err == nil && m.importJob(m.queues.byName[name], &v)
+		known := v.Flags&codec.HeldHasFields == 0 || m.format >= codec.FieldsFormat
+		return err == nil && known && m.importJob(m.queues.byName[name], &v)
 	case fsm.BackupTombstone:
 		t, err := backup.ParseTombstone(record)
 		return err == nil && m.importTombstone(m.queues.byName[t.Queue], &t)

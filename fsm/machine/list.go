@@ -28,6 +28,9 @@ func (m *Machine) List(query *fsm.ListQuery, now fsm.Time) (jobs []fsm.Job, more
 	return jobs, false
 }
 
+// causeCost is how much longer than a search for a text it takes to compute the cause of an error.
+const causeCost = 32
+
 // answerSearch answers a search as List answers a list, from no more than Scan jobs.
 func (m *Machine) answerSearch(query *fsm.SearchQuery, now fsm.Time) (r fsm.Reading) {
 	q := m.queues.byName[query.Queue]
@@ -50,6 +53,9 @@ func (m *Machine) answerSearch(query *fsm.SearchQuery, now fsm.Time) (r fsm.Read
 		}
 		r.Scanned, r.Last = r.Scanned+1, fsm.Cursor{Due: v.Due, Serial: v.Serial}
 		bytes += uint64(len(v.Body))
+		if query.Match.Cause != "" {
+			bytes += causeCost * uint64(len(v.LastError))
+		}
 		if query.Match.Fits(&v) {
 			v.Body = nil
 			r.Jobs = append(r.Jobs, v)
@@ -149,14 +155,16 @@ func (p *page) ordered(order *store.Order, from store.Key) {
 	})
 }
 
-// ready adds the first keys of each priority.
+// ready adds the first keys of each priority, the fewer the more priorities have jobs.
 func (p *page) ready(q *queue) {
+	seen := 0
 	for next, more := -128, true; more && next <= 127; {
 		priority, n := next, 0
 		more = false
 		q.ready.Ascend(store.Key{At: p.from.At, Serial: p.from.Serial, Priority: int8(next)}, func(k store.Key) bool {
 			if int(k.Priority) != priority {
 				priority, n = int(k.Priority), 0
+				seen++
 			}
 			k.Priority = 0
 			switch {
@@ -166,7 +174,7 @@ func (p *page) ready(q *queue) {
 				next, more = priority+1, true
 			default:
 				p.keys = append(p.keys, k)
-				if n++; n > p.most {
+				if n++; n > p.most/max(1, seen) {
 					p.cutAt(k)
 					next, more = priority+1, true
 				}

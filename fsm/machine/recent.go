@@ -111,6 +111,14 @@ func (m *Machine) dropRecent(q *queue) {
 	m.recents.queues = slices.Delete(m.recents.queues, i, i+1)
 }
 
+// resetRecents drops all counts: their times are not those of the clock any more.
+func (m *Machine) resetRecents(now fsm.Time) {
+	for _, q := range m.recents.queues {
+		q.recent = nil
+	}
+	m.recents = recents{since: now}
+}
+
 // sweepRecents drops the counts of queues that were idle for a window, at most once a slot.
 func (m *Machine) sweepRecents(number fsm.Time) {
 	if m.recents.swept == number {

@@ -33,6 +33,7 @@ func (m *Machine) resetClock(c *fsm.ResetClock) (fsm.Result, bool) {
 		}
 	}
 	m.resetMemory(&r)
+	m.resetRecents(r.to)
 	return fsm.Result{}, true
 }
 

@@ -41,7 +41,8 @@ type Store struct {
 func New(seed uint64) *Store {
 	s := &Store{
 		queues: newPages[fsm.QueueRecord](queueShift), slots: newPages[Slot](slotShift),
-		leases: newPages[Lease](leaseShift), clients: newPages[client](clientShift), tombs: newPages[Tomb](tombShift), blobs: newBlobs(),
+		leases: newPages[Lease](leaseShift), clients: newPages[client](clientShift),
+		tombs: newPages[Tomb](tombShift), blobs: newBlobs(),
 		serials: newTable(), ids: newTable(), tombSerials: newTable(), clientNames: newTable(), seed: seed,
 	}
 	s.Finished = Finished{records: newPages[FinishedLease](finishedShift), byFence: newTable()}

@@ -149,6 +149,9 @@ func (s *Service) backUp(ctx context.Context, b *backupCall) error {
 			switch r.Kind {
 			case fsm.BackupJob:
 				b.sink.jobs++
+				if err := b.checkJobFormat(&r); err != nil {
+					return err
+				}
 			case fsm.BackupQueue:
 				if err := b.checkFormat(&r); err != nil {
 					return err
@@ -172,14 +175,36 @@ func (b *backupCall) checkFormat(r *fsm.BackupRecord) error {
 	if err != nil {
 		return fmt.Errorf("reading a queue for a backup: %w", err)
 	}
-	said := max(fsm.FirstFormat, b.header.Format)
-	if q.Format <= said {
+	if q.Format <= b.said() {
 		return nil
 	}
+	return b.raisedMeanwhile(q.Format, q.Name)
+}
+
+// checkJobFormat is checkFormat for a job, whose record has fields of a later format if it was leased
+// since.
+func (b *backupCall) checkJobFormat(r *fsm.BackupRecord) error {
+	if b.said() >= fsm.LatestFormat {
+		return nil
+	}
+	queue, format, err := backup.JobFormat(r)
+	if err != nil {
+		return fmt.Errorf("reading a job for a backup: %w", err)
+	}
+	if format <= b.said() {
+		return nil
+	}
+	return b.raisedMeanwhile(format, queue)
+}
+
+// said is the format that the header says.
+func (b *backupCall) said() fsm.Format { return max(fsm.FirstFormat, b.header.Format) }
+
+func (b *backupCall) raisedMeanwhile(to fsm.Format, queue string) *fault.Error {
 	f := fault.New(belfryv1.Reason_REASON_OVERLOADED)
 	f.Message, f.RetryAfter = fmt.Sprintf(
-		"the format of the cluster was raised from %d to %d while the backup was made (queue %q): make it again", said,
-		q.Format, q.Name), time.Second
+		"the format of the cluster was raised from %d to %d while the backup was made (queue %q): make it again", b.said(),
+		to, queue), time.Second
 	return f
 }
 

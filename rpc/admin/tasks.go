@@ -54,8 +54,13 @@ func (s *Service) StartTask(ctx context.Context,
 	if len(queueParts(readings)) == 0 {
 		return nil, fault.New(belfryv1.Reason_REASON_QUEUE_NOT_FOUND)
 	}
-	for i := range readings { // a shard's clock may be ahead of this node's
-		t.Created = max(t.Created, int64(readings[i].Now))
+	begun := fsm.Time(0)
+	for i := range readings { // the times of jobs are by these clocks, which may be ahead of this node's
+		begun = max(begun, readings[i].Now)
+	}
+	t.Created = int64(begun)
+	if t.Delay > 0 {
+		t.Due = begun.After(t.Delay)
 	}
 	if err := s.router.Catalog.StartTask(ctx, t); err != nil {
 		return nil, err
@@ -75,7 +80,7 @@ func taskOf(c *check.Request, req *belfryv1.StartTaskRequest) bulk.Task {
 		DueAfter: c.ListTime("dueAfter", req.GetDueAfter()), DueBefore: c.ListTime("dueBefore", req.GetDueBefore()),
 		IDPrefix: match.IDPrefix, Text: match.Text, Cause: match.Cause,
 		Act: acts()[req.GetAct()], Force: req.GetForce(), Most: req.GetMax(),
-		PerSecond: c.Count("perSecond", req.GetPerSecond(), 0, perSecondMax), Created: c.Now.UnixNano(),
+		PerSecond: c.Count("perSecond", req.GetPerSecond(), 0, perSecondMax),
 	}
 	if c.Permissions != nil {
 		t.By = c.Permissions.Caller
@@ -102,8 +107,8 @@ func taskOf(c *check.Request, req *belfryv1.StartTaskRequest) bulk.Task {
 	return t
 }
 
-// newDue returns the due time that a task gives to jobs, 0 for at once, and the delay that it was
-// given as.
+// newDue returns the due time that a task gives to jobs, or its delay from when the task begins. Both
+// are 0 for at once.
 func newDue(c *check.Request, req *belfryv1.StartTaskRequest, act bulk.Act) (fsm.Time, time.Duration) {
 	delay, due, given := c.When(req.GetDelay(), req.GetDueAt(), 0)
 	switch {
@@ -112,7 +117,7 @@ func newDue(c *check.Request, req *belfryv1.StartTaskRequest, act bulk.Act) (fsm
 	case act == bulk.Reschedule && given == 0:
 		c.Fail(fault.Invalid("delay", "delay or dueAt is required"))
 	case delay > 0:
-		return fsm.Time(c.Now.UnixNano()).After(delay), delay
+		return 0, delay
 	}
 	return due, 0
 }

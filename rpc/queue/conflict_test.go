@@ -22,6 +22,8 @@ type silentNode struct {
 	asked atomic.Int32
 }
 
+func (*silentNode) ShardCount() int { return 1 }
+
 func (n *silentNode) Query(ctx context.Context, _ uint32, _ fsm.Query) (fsm.Reading, node.Witness, error) {
 	n.asked.Add(1)
 	<-ctx.Done()

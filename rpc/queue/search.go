@@ -1,7 +1,9 @@
 package queue
 
 import (
+	"cmp"
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -21,45 +23,64 @@ const (
 	// scanMax and scanTime bound what one call looks at in each shard.
 	scanMax  = 100_000
 	scanTime = 50 * time.Millisecond
-	// searchesMax bounds the searches that this node makes at one time. The others wait.
+	// searchesMax bounds the searches that this node makes in one shard at one time. The others wait.
 	searchesMax = 2
 )
 
-// search is List for jobs that match. It moves the cursors of place behind the last jobs that were
-// looked at.
+// through is the cursor of a shard that a search is through with.
+func through() fsm.Cursor { return fsm.Cursor{Due: fsm.TimeMax, Serial: math.MaxUint64} }
+
+// partsOfPage divides a page among the shards that a search is not through with. A shard without a
+// part has its turn on a later page.
+func partsOfPage(most int, cursors []fsm.Cursor) (asked []int, jobs func(k int) int) {
+	for i := range cursors {
+		if cursors[i] != through() && len(asked) < most {
+			asked = append(asked, i)
+		}
+	}
+	return asked, func(k int) int {
+		if k < most%len(asked) {
+			return most/len(asked) + 1
+		}
+		return most / len(asked)
+	}
+}
+
+// search is List for jobs that match. It moves the cursors of place to where the shards have come.
 func (s *Service) search(ctx context.Context, from shardcall.Reader, shards []uint32, query *fsm.SearchQuery,
 	place check.Place) (*belfryv1.ListResponse, error) {
-	select {
-	case s.searches <- struct{}{}:
-		defer func() { <-s.searches }()
-	case <-ctx.Done():
-		return nil, fault.Of(ctx.Err())
+	asked, most := partsOfPage(query.Max, place.Cursors)
+	var here []uint32
+	for _, i := range asked {
+		here = append(here, shards[i])
 	}
-	readings, witnesses, err := from.AskAll(ctx, shards, func(ctx context.Context, i int) (fsm.Reading, node.Witness,
+	readings, witnesses, err := from.AskAll(ctx, here, func(ctx context.Context, k int) (fsm.Reading, node.Witness,
 		error) {
 		part := *query
-		part.After = place.Cursors[i]
-		return s.searchShard(ctx, from, shards[i], &part)
+		part.After, part.Max = place.Cursors[asked[k]], most(k)
+		return s.searchShard(ctx, from, here[k], &part)
 	})
 	if err != nil {
 		return nil, err
 	}
-	out := &belfryv1.ListResponse{
-		Witnesses: witnesses, Stale: from.Stale, AsOf: shardcall.AsOf(readings...), Searched: place.Searched,
-	}
-	for i := range readings {
-		out.Searched += readings[i].Scanned
-	}
-	pages := slices.Clone(readings) // mergePages consumes them
-	jobs, more := mergePages(pages, place.Cursors, query.Max)
-	for i := range pages {
-		if len(pages[i].Jobs) == 0 && readings[i].Last != (fsm.Cursor{}) { // all that was found is on this page
-			place.Cursors[i] = readings[i].Last
+	var jobs []fsm.Job
+	for k, i := range asked {
+		r := &readings[k]
+		jobs = append(jobs, r.Jobs...)
+		place.Searched += r.Scanned
+		if r.Last != (fsm.Cursor{}) {
+			place.Cursors[i] = r.Last
+		}
+		if !r.More {
+			place.Cursors[i] = through()
 		}
 	}
-	out.Jobs = wire.AppendJobs([]*belfryv1.Job{}, jobs, readings...)
-	if more {
-		place.Searched = out.Searched
+	slices.SortStableFunc(jobs, func(a, b fsm.Job) int { return cmp.Compare(a.Due, b.Due) })
+	out := &belfryv1.ListResponse{
+		Jobs: wire.AppendJobs([]*belfryv1.Job{}, jobs, readings...), Witnesses: witnesses, Searched: place.Searched,
+		Stale: from.Stale, AsOf: shardcall.AsOf(readings...),
+	}
+	if slices.ContainsFunc(place.Cursors, func(c fsm.Cursor) bool { return c != through() }) {
 		out.NextPageToken = check.PageToken(query, place)
 	}
 	return out, nil
@@ -68,6 +89,12 @@ func (s *Service) search(ctx context.Context, from shardcall.Reader, shards []ui
 // searchShard looks at jobs of a shard until enough are found, none are left, or a bound is reached.
 func (s *Service) searchShard(ctx context.Context, from shardcall.Reader, shard uint32,
 	query *fsm.SearchQuery) (sum fsm.Reading, w node.Witness, err error) {
+	select {
+	case s.searches[shard] <- struct{}{}:
+		defer func() { <-s.searches[shard] }()
+	case <-ctx.Done():
+		return fsm.Reading{}, node.Witness{}, fault.Of(ctx.Err())
+	}
 	began, most := s.rules.Now(), query.Max
 	for {
 		query.Max = most - len(sum.Jobs)

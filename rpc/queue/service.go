@@ -41,16 +41,18 @@ type Service struct {
 	pollRotation rotation
 	// puts and acks hold the memory of finished batches of the fast path, for reuse.
 	puts, acks sync.Pool
-	// searches has a token for each search under way: each costs shards about as much as it may.
-	searches chan struct{}
+	// searches has a token for each search under way, by shard: each costs a shard about as much as it
+	// may.
+	searches []chan struct{}
 }
 
 // New returns a service.
 func New(cfg Config) *Service {
-	return &Service{
-		router: cfg.Router, rules: cfg.Rules, drain: cfg.Drain, codec: cfg.Codec,
-		searches: make(chan struct{}, searchesMax),
+	s := &Service{router: cfg.Router, rules: cfg.Rules, drain: cfg.Drain, codec: cfg.Codec}
+	for range cfg.Router.Node.ShardCount() {
+		s.searches = append(s.searches, make(chan struct{}, searchesMax))
 	}
+	return s
 }
 
 // Wait waits until every poll has released the jobs that it was granted after its answer, or until

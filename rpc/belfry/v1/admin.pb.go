@@ -4947,7 +4947,8 @@ type StartTaskRequest struct {
 	When isStartTaskRequest_When `protobuf_oneof:"when"`
 	// With cancel: also jobs that a consumer holds. Its lease is stale from then on.
 	Force bool `protobuf:"varint,11,opt,name=force,proto3" json:"force,omitempty"`
-	// How many jobs are acted on at most: say here what a person agreed to. 0 means all that match.
+	// How many jobs are acted on at most: say here what a person agreed to. 0 means all that match. Jobs that were put, or died, after the task began are
+	// left out in any case. After a change of the catalog's leader, what was done in the second before does not count.
 	Max uint64 `protobuf:"varint,12,opt,name=max,proto3" json:"max,omitempty"`
 	// At most as many jobs a second, up to 1,000,000. 0 means as fast as the shards can.
 	PerSecond uint32 `protobuf:"varint,13,opt,name=per_second,json=perSecond,proto3" json:"per_second,omitempty"`
@@ -5464,7 +5465,7 @@ type Task struct {
 	// How many it acted on; and how many it skipped, because they were in another state when their turn came.
 	Changed uint64 `protobuf:"varint,19,opt,name=changed,proto3" json:"changed,omitempty"`
 	Skipped uint64 `protobuf:"varint,20,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// When it ended. Not set while it runs or waits for others to end: four that count and four that act run at one time.
+	// When it ended. Not set while it runs or waits for others to end: of a namespace, four that count and four that act run at one time.
 	EndedAt *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	// Why it does not go on at the moment, or why it ended early. It tries again by itself. Empty if all is well.
 	Trouble       string `protobuf:"bytes,22,opt,name=trouble,proto3" json:"trouble,omitempty"`

@@ -1926,8 +1926,8 @@ func (x *ListRequest) GetStale() bool {
 }
 
 // ListResponse is one page. The page of a search may have fewer jobs than pageSize, or none, and yet not be the last: a
-// call looks at no more than 100,000 jobs of each shard, for about 50 ms. A node makes two searches at one time; others
-// wait.
+// call looks at no more than 100,000 jobs of each shard, for about 50 ms. Each page is in due order; the pages of a search
+// in a queue with several partitions are not. A node makes two searches of a shard at one time; others wait.
 type ListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The jobs in due order, without bodies.

@@ -178,7 +178,7 @@ type AdminServiceClient interface {
 	// jobs, goes on after a change of leader and after restarts, and remembers the last 200 tasks that ended.
 	// It is safe to repeat with the same requestId. Not all jobs are acted on at one moment: a job that comes to match while the task runs may be acted
 	// on, too; one that changes its state before its turn is skipped.
-	// Errors: INVALID, TOO_LARGE, QUEUE_NOT_FOUND, QUOTA if 100 tasks run or wait, UNIMPLEMENTED until all nodes run a version that knows tasks.
+	// Errors: INVALID, TOO_LARGE, QUEUE_NOT_FOUND, QUOTA if 25 tasks of the namespace run or wait, or 100 in all, UNIMPLEMENTED until all nodes run a version that knows tasks.
 	StartTask(context.Context, *v1.StartTaskRequest) (*v1.StartTaskResponse, error)
 	// GetTask shows how far a task has come, as this node has heard: up to a second ago, or more if the node is cut off.
 	// Errors: INVALID if there is no such task, or not any more.
@@ -720,7 +720,7 @@ type AdminServiceHandler interface {
 	// jobs, goes on after a change of leader and after restarts, and remembers the last 200 tasks that ended.
 	// It is safe to repeat with the same requestId. Not all jobs are acted on at one moment: a job that comes to match while the task runs may be acted
 	// on, too; one that changes its state before its turn is skipped.
-	// Errors: INVALID, TOO_LARGE, QUEUE_NOT_FOUND, QUOTA if 100 tasks run or wait, UNIMPLEMENTED until all nodes run a version that knows tasks.
+	// Errors: INVALID, TOO_LARGE, QUEUE_NOT_FOUND, QUOTA if 25 tasks of the namespace run or wait, or 100 in all, UNIMPLEMENTED until all nodes run a version that knows tasks.
 	StartTask(context.Context, *v1.StartTaskRequest) (*v1.StartTaskResponse, error)
 	// GetTask shows how far a task has come, as this node has heard: up to a second ago, or more if the node is cut off.
 	// Errors: INVALID if there is no such task, or not any more.
