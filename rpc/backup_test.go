@@ -34,6 +34,8 @@ type exportingNode struct {
 	queues []fsm.QueueRecord
 	// format is the one of the entries that made them, 0 for the first.
 	format fsm.Format
+	// leased says that a job of the first queue is leased, in an entry of the latest format.
+	leased bool
 	// slow is how long a shard takes to be captured.
 	slow time.Duration
 	// broken is what Export returns.
@@ -63,6 +65,14 @@ func (n *exportingNode) Export(ctx context.Context, shard uint32, keep func(*fsm
 	request := codec.AppendRequestIn(nil, format, &fsm.Request{Commands: commands})
 	if _, err := m.Apply(1, codec.AppendEntryIn(nil, format, 1e18, [][]byte{request})); err != nil {
 		return err
+	}
+	if n.leased {
+		take := codec.AppendRequestIn(nil, fsm.LatestFormat, &fsm.Request{Commands: []fsm.Command{
+			&fsm.Put{Queue: n.queues[0].Name, Partitions: 1}, &fsm.Reserve{Queues: []string{n.queues[0].Name}, Max: 1},
+		}})
+		if _, err := m.Apply(2, codec.AppendEntryIn(nil, fsm.LatestFormat, 1e18, [][]byte{take})); err != nil {
+			return err
+		}
 	}
 	s := m.Snapshot()
 	defer m.Release(s)
@@ -263,6 +273,23 @@ func TestBackupOfALaterQueue(t *testing.T) {
 	}
 	if _, err := receiveBackup(t, serveBackups(t, n, &listingCatalog{}, func(c *Config) {
 		c.Cluster = &fakeCluster{}
+	})); err != nil {
+		t.Errorf("once all speak it: %v", err)
+	}
+}
+
+// TestBackupOfALaterJob: a backup ends with an error, too, if only a job has what its header's format
+// cannot express.
+func TestBackupOfALaterJob(t *testing.T) {
+	t.Parallel()
+	n := &exportingNode{queues: []fsm.QueueRecord{{Name: "early", Partitions: 1}}, leased: true}
+	_, err := receiveBackup(t, serveBackups(t, n, &listingCatalog{}))
+	want := `the format of the cluster was raised from 1 to 3 while the backup was made (queue "early"): make it again`
+	if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_OVERLOADED || f.Message != want {
+		t.Errorf("the backup ended with %v, want %q", err, want)
+	}
+	if _, err := receiveBackup(t, serveBackups(t, n, &listingCatalog{}, func(c *Config) {
+		c.Cluster = &fakeCluster{format: 3}
 	})); err != nil {
 		t.Errorf("once all speak it: %v", err)
 	}

@@ -24,6 +24,7 @@ import (
 
 // fakeCluster has members as a test made them and notes what is asked of it.
 type fakeCluster struct {
+	format fsm.Format // that it speaks, at least 2
 	members []backend.Member
 	moves   []backend.Move
 	fail    error
@@ -68,7 +69,7 @@ func (f *fakeCluster) AskAudit(_ context.Context, query []byte) []backend.AuditA
 	return append([]backend.AuditAnswer{{Name: "n1", Answer: answer, Err: err}}, f.others...)
 }
 
-func (f *fakeCluster) Format() fsm.Format { return 2 }
+func (f *fakeCluster) Format() fsm.Format { return max(2, f.format) }
 
 func (f *fakeCluster) VotersWanted() int { return 3 }
 

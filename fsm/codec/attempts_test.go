@@ -58,3 +58,13 @@ func TestFieldsOfLaterVersions(t *testing.T) {
 		t.Errorf("a queue: %v", r.CheckEnd())
 	}
 }
+
+// TestClientOfNobody: a job that is not leased has no client. It would be in no digest.
+func TestClientOfNobody(t *testing.T) {
+	fields := AppendHeldFields(nil, 0, "worker", nil)
+	r := NewReader(append(append([]byte{7, 1, byte(fsm.Reserved), 0, byte(HeldHasLease | HeldHasFields)},
+		9, 2, 3, 0, 1, 0, 0), append(fields, 1, 0, 0)...))
+	if r.Held(); !errors.Is(r.CheckEnd(), fsm.ErrDamaged) {
+		t.Errorf("a client without a lease: %v", r.CheckEnd())
+	}
+}

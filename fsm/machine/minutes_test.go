@@ -65,3 +65,24 @@ func TestMinutesWithoutRoom(t *testing.T) {
 		t.Errorf("since %v, want the present", r.Since)
 	}
 }
+
+// TestMinutesAfterAReset: when the clock is set back, counting begins anew.
+func TestMinutesAfterAReset(t *testing.T) {
+	m := New(fsm.Config{})
+	do := func(at fsm.Time, c fsm.Command) {
+		t.Helper()
+		entry := codec.AppendEntry(nil, at, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{c}})})
+		if _, err := m.Apply(m.Index()+1, entry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wrong, right := 1000*fsm.Hour, 100*fsm.Hour
+	do(wrong, &fsm.Put{Queue: "q", Partitions: 1})
+	do(wrong, &fsm.ResetClock{To: right})
+	do(right.Add(time.Minute), &fsm.Put{Queue: "q", Partitions: 1})
+	r := m.Answer(&fsm.MinuteQuery{Queue: "q"}, right.Add(time.Minute))
+	want := []fsm.QueueMinute{{Start: right + fsm.Minute, Puts: 1}}
+	if diff := cmp.Diff(want, r.Minutes); diff != "" || r.Since != right {
+		t.Errorf("since %v (-want +got):\n%s", r.Since, diff)
+	}
+}
