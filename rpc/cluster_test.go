@@ -24,7 +24,7 @@ import (
 
 // fakeCluster has members as a test made them and notes what is asked of it.
 type fakeCluster struct {
-	format fsm.Format // that it speaks, at least 2
+	format  fsm.Format // that it speaks, at least 2
 	members []backend.Member
 	moves   []backend.Move
 	fail    error
