@@ -20,7 +20,7 @@ const (
 // testAxe: axe-core finds nothing wrong with any page in either theme. One page with hostile texts
 // stands for all of them.
 func testAxe(t *testing.T, b *tab, axe string) {
-	for _, s := range screens() {
+	for _, s := range b.site.screens() {
 		if strings.HasPrefix(s.name, "job \"") && !strings.Contains(s.name, "onerror") {
 			continue
 		}

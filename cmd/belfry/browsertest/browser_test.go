@@ -22,6 +22,11 @@ func TestBrowser(t *testing.T) {
 		b.scripts(false)
 		testActions(t, b, "scriptless")
 	})
+	part("Many", free, func(t *testing.T, b *tab) { testMany(t, b, "many") })
+	part("ManyWithoutScripts", free, func(t *testing.T, b *tab) {
+		b.scripts(false)
+		testMany(t, b, "many-scriptless")
+	})
 	part("Forms", free, testForms)
 	part("Theme", free, testTheme)
 	part("Refresh", free, testRefresh)

@@ -2,9 +2,11 @@ package browsertest
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -122,12 +124,32 @@ func fill(t *testing.T, s *site) {
 	hold(t, s.client, fullQueue, 12)
 	must[client.PutResult](t)(s.client.Put(t.Context(), pausedQueue, []byte("x")))
 	pause(t, s.client, pausedQueue)
+	s.counted = startTask(t, s, `{"queue":"shop/orders","state":"DELAYED","text":"order","act":"COUNT"}`)
+	s.running = startTask(t, s, `{"queue":"shop/orders","state":"DELAYED","act":"COUNT","perSecond":1}`)
 	for i, namespace := range []string{"shop", "mail", "billing"} {
 		if _, err := program.Run(t.Context(), "namespace", "set", namespace, "--max-jobs", fmt.Sprint((i+1)*1_000_000),
 			"--max-bytes", "1000000000", "--max-in-flight", "100", "--server", s.server.URL()); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// startTask starts a task, and returns its id.
+func startTask(t *testing.T, s *site, request string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.server.URL()+"/v1/start-task",
+		strings.NewReader(request))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res := must[*http.Response](t)(http.DefaultClient.Do(req))
+	defer res.Body.Close()
+	var begun struct{ Task struct{ ID string } }
+	if err := json.NewDecoder(res.Body).Decode(&begun); err != nil || begun.Task.ID == "" {
+		t.Fatalf("%s: %s, %v", request, res.Status, err)
+	}
+	return begun.Task.ID
 }
 
 // death is a job that dies: its id, the error that it dies of, and for how long it has been due.

@@ -39,7 +39,7 @@ const watchFocus = `(() => {
 // testFocus: on every page the key Tab leads to each element that can have the focus, in the order
 // of the document, and one sees where it is. The first element leads over the navigation.
 func testFocus(t *testing.T, b *tab) {
-	for _, s := range screens() {
+	for _, s := range b.site.screens() {
 		if strings.HasPrefix(s.name, "job \"") || strings.HasSuffix(s.name, " jobs") && s.name != "dead jobs" {
 			continue // as the job, or the jobs, of another name
 		}
@@ -94,9 +94,10 @@ func testActions(t *testing.T, b *tab, namespace string) {
 	if paused() {
 		t.Error("the queue is still paused")
 	}
-	b.tabTo(`input[name=find]`)
+	b.visit(queuePage)
+	b.tabTo(`#find-job`)
 	b.press("sooner", kb.Enter)
-	b.awaitPage("find=sooner")
+	b.awaitPage("id=sooner")
 	b.act(`form[action=run-now] button`, " ", "done=run-now")
 	wantState(t, c, queue, "sooner", "READY")
 	b.visit("job?queue=" + namespace + "%2Facts&id=later")
@@ -113,11 +114,11 @@ func testActions(t *testing.T, b *tab, namespace string) {
 	}
 
 	b.visitUntil("dead?queue="+namespace+"%2Fdead", "dead-2")
-	b.act(`form[action=redrive-group] button`, kb.Enter, "done=redrive-group")
-	if got := b.text("main .notice"); got != "2 jobs are ready again." {
+	b.act(`form[action=act-all] button`, kb.Enter, "done=task")
+	if got := b.text("main .notice"); got != "The task has begun." {
 		t.Errorf("the page says %q", got)
 	}
-	wantState(t, c, deadQueue, "dead-0", "READY")
+	b.awaitThat("the task", func() bool { return state(t, c, deadQueue, "dead-0") == "READY" })
 	wantState(t, c, deadQueue, "dead-2", "DEAD")
 	b.visit("job?queue=" + namespace + "%2Fdead&id=dead-2")
 	b.act(`form[action=redrive] button`, " ", "done=redrive")
@@ -140,7 +141,7 @@ func testForms(t *testing.T, b *tab) {
 	c, queue := b.site.client, "forms/made"
 	b.visit("queues")
 	b.act(`main a[href="new-queue"]`, kb.Enter, "new-queue")
-	b.tabTo("input[name=queue]")
+	b.tabTo("main input[name=queue]")
 	b.press(queue)
 	b.tabTo("input[name=maxAttempts]")
 	b.press("7")

@@ -41,6 +41,8 @@ type site struct {
 	client *client.Client
 	// token is the root token; empty if calls need none.
 	token string
+	// counted and running are the ids of tasks: one that has counted jobs, and one that takes hours.
+	counted, running string
 }
 
 // page returns the address of a page.

@@ -49,19 +49,19 @@ func testRefresh(t *testing.T, b *tab) {
 	b.press("\t") // from here on the focus is that of a keyboard
 	ask[bool](b, `(() => {
 		document.querySelector('main details').open = true;
-		document.querySelector('#find').value = 'half an id';
+		document.querySelector('#for').value = 'half an id';
 		document.querySelector('select[name=state]').value = 'ready';
 		const link = document.querySelector('dl.figures a[href*="state=dead"]');
 		link.focus();
 		scrollTo(0, 137);
-		window.kept = [link, document.querySelector('#find'), document.querySelector('form[action=pause]')];
+		window.kept = [link, document.querySelector('#for'), document.querySelector('form[action=pause]')];
 		return true;
 	})()`)
 	put()
 	b.await("the second job", fmt.Sprintf(delayed, 2))
 	for what, is := range map[string]string{
 		"the focus":         "document.activeElement === kept[0]",
-		"the typed text":    "document.querySelector('#find').value === 'half an id'",
+		"the typed text":    "document.querySelector('#for').value === 'half an id'",
 		"the choice":        "document.querySelector('select[name=state]').value === 'ready'",
 		"the place":         "scrollY === 137",
 		"what was open":     "document.querySelector('main details').open",

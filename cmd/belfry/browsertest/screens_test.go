@@ -14,7 +14,7 @@ type screen struct {
 }
 
 // screens are all pages of a server that needs no token.
-func screens() []screen {
+func (s *site) screens() []screen {
 	queue := func(page, queue string, more ...string) string {
 		values := url.Values{"queue": {queue}}
 		for i := 0; i < len(more); i += 2 {
@@ -31,6 +31,18 @@ func screens() []screen {
 		{name: "paused queue", path: queue("queue", pausedQueue)},
 		{name: "dead letters", path: "dead"},
 		{name: "dead letters of a queue", path: queue("dead", "mail/retry")},
+		{name: "what was found", path: "find?job=order"},
+		{name: "what was found in a queue", path: queue("find", hostileQueue, "job", "ran=1")},
+		{name: "what was not found", path: "find?job=%3Cscript%3Eran%3D1%3C%2Fscript%3Enowhere"},
+		{name: "a search of jobs", path: queue("jobs", hostileQueue, "idPrefix", "<", "text", "ran")},
+		{name: "a search of many jobs", path: queue("jobs", fullQueue, "text", "order")},
+		{name: "jobs of a cause", path: queue("jobs", fullQueue, "state", "dead", "cause",
+			"connecting to #.#.#.#:#: timeout after # ms")},
+		{name: "consumers", path: "consumers"},
+		{name: "tasks", path: "tasks"},
+		{name: "a task that has counted", path: "task?id=" + s.counted},
+		{name: "a task that runs", path: "task?id=" + s.running},
+		{name: "no such task", path: "task?id=%3Cscript%3Eran%3D1%3C%2Fscript%3E", status: 400},
 		{name: "job", path: queue("job", hostileQueue, "id", "numbers")},
 		{name: "large job", path: queue("job", hostileQueue, "id", "mebibyte")},
 		{name: "job as text", path: queue("job", hostileQueue, "id", "numbers", "as", "text")},
@@ -136,7 +148,7 @@ func testScreens(t *testing.T, b *tab) {
 	known, linked := map[string]bool{}, map[string]bool{}
 	for _, scripts := range []bool{true, false} {
 		b.scripts(scripts)
-		for _, s := range screens() {
+		for _, s := range b.site.screens() {
 			path, _, _ := strings.Cut(s.path, "?")
 			known[path] = true
 			b.visit(s.path)
@@ -161,7 +173,7 @@ func testScreens(t *testing.T, b *tab) {
 	}
 	b.scripts(true)
 	for path := range linked {
-		if !known[path] && path != "#main" && path != "body" { // testDownload has the bodies
+		if !known[path] && path != "#main" && path != "body" && path != "export" { // testDownload has these
 			t.Errorf("the pages lead to %q, which no test visits", path)
 		}
 	}

@@ -103,7 +103,7 @@ func (l *Lines) Draw(c format.Clock) g.Node {
 			g.Attr("vector-effect", "non-scaling-stroke")))
 	}
 	return h.Figure(
-		h.FigCaption(g.Text(l.Title+": "), l.legend()),
+		h.FigCaption(g.Text(l.Title+", peak "+l.Text(most)+": "), l.legend()),
 		canvas(h.Role("img"), h.Aria("label", l.Title+": "+about), g.If(unknown > 0, g.El("rect", h.Class("unknown"),
 			length("x", 0), length("y", 0), length("width", unknown*step), length("height", height),
 			g.El("title", g.Text("not known")))), paths),
@@ -116,12 +116,14 @@ func (l *Lines) Draw(c format.Clock) g.Node {
 const (
 	clockFormat = "15:04"
 	step        = float64(width) / minutes
+	// dot is the width of a point without neighbours.
+	dot = 4
 )
 
 // lineClass is the class of a line, which has its color.
 func lineClass(i int) string { return "line" + string(rune('0'+i)) }
 
-// legend has the name of each line and its last value.
+// legend has the name of each line.
 func (l *Lines) legend() g.Node {
 	var names g.Group
 	for i := range l.Lines {
@@ -143,13 +145,11 @@ func (l *Line) path(most float64) string {
 		if most > 0 {
 			y -= value / most * (height - 2*barLeast)
 		}
-		command := "L"
-		if !open {
-			command = "M"
-		}
-		out.WriteString(command + decimal((float64(i)+0.5)*step) + " " + decimal(y-barLeast/2))
-		if !open { // a point without neighbours is a line without length, which is drawn as a dot
-			out.WriteString("h0")
+		x, end := (float64(i)+0.5)*step, " "+decimal(y-barLeast/2)
+		if open {
+			out.WriteString("L" + decimal(x) + end)
+		} else { // also a point without neighbours is to be seen
+			out.WriteString("M" + decimal(x-dot/2) + end + "h" + decimal(dot))
 		}
 		open = true
 	}

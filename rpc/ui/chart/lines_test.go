@@ -48,7 +48,7 @@ func TestLastHour(t *testing.T) {
 			`<span>11:31</span><span>12:30</span>`, `>12:20</th><td>1` + "\u202f" + `200</td><td>3</td><td>0</td><td>0</td>`,
 			`>12:30</th><td>4</td><td>0</td><td>0</td><td>2</td>`, "in gray, nothing is known"},
 		{`aria-label="Lateness, by minutes: half of the jobs at most 1 s, 99 of 100 at most 2 s; before`,
-			`>12:20</th><td>1 s</td><td>2 s</td>`, `d="M495.0 3.0h0"`},
+			`>12:20</th><td>1 s</td><td>2 s</td>`, `d="M493.0 3.0h4.0"`},
 	} {
 		for _, want := range wants {
 			if !strings.Contains(got[i], want) {
@@ -60,7 +60,7 @@ func TestLastHour(t *testing.T) {
 		}
 	}
 	// A minute of which a part is known is drawn, those before are not.
-	if !strings.Contains(got[0], `<path class="line2" d="M295.0 79.0h0L305.0 79.0`) {
+	if !strings.Contains(got[0], `<path class="line2" d="M293.0 79.0h4.0L305.0 79.0`) {
 		t.Errorf("the line of what never happened: %s", got[0])
 	}
 	if known := drawn(t, c, nil, c.Now.Add(-2*time.Hour)); strings.Contains(known[0], "unknown") ||
