@@ -314,6 +314,7 @@ func TestDashboardActsOnAll(t *testing.T) {
 	if got := s.counts("q"); got != "70 11 0 0" {
 		t.Errorf("after 11 of 12: %s", got)
 	}
+	s.shows("/ui/task?id="+s.catalog.Tasks()[0].ID, ">Changed</th><td>11</td>", "!jobs that matched")
 	// Otherwise a task counts them, and its page offers the acts.
 	list := s.shows("/ui/jobs?queue=q&idPrefix=b", "!Run 40", "All that match").body
 	count := ofForm(t, list, "Count all jobs that match")
