@@ -42,6 +42,9 @@ func Write(ctx context.Context, w io.Writer, from Reader, of selection.Selection
 		if err != nil {
 			return fmt.Errorf("listing jobs to export: %w", err)
 		}
+		if list.Stale {
+			return errStale()
+		}
 		for some := range slices.Chunk(list.Jobs, atOnce) {
 			jobs, err := read(ctx, from, some)
 			if err != nil {
@@ -60,6 +63,12 @@ func Write(ctx context.Context, w io.Writer, from Reader, of selection.Selection
 			return nil
 		}
 	}
+}
+
+// errStale refuses what a replica answered. A page says how old that is; a file cannot.
+func errStale() error {
+	return connect.NewError(connect.CodeUnavailable,
+		errors.New("a shard has no leader, and a download has no jobs of replicas, which may be old; try again"))
 }
 
 // lines writes jobs, and counts them.
@@ -98,7 +107,10 @@ func read(ctx context.Context, from Reader, some []*belfryv1.Job) ([]*belfryv1.J
 	for i, j := range some {
 		reads.Go(func() {
 			res, err := from.Get(ctx, &belfryv1.GetRequest{Queue: j.Queue, Id: j.Id})
-			if jobs[i] = res.GetJob(); connect.CodeOf(err) != connect.CodeNotFound {
+			switch jobs[i] = res.GetJob(); {
+			case err == nil && res.Stale:
+				errs[i] = errStale()
+			case connect.CodeOf(err) != connect.CodeNotFound:
 				errs[i] = err
 			}
 		})

@@ -19,12 +19,15 @@ type jobs struct {
 	all    int
 	gone   string
 	broken string
-	body   []byte
+	// stale are the list and the job that a replica answers.
+	staleList bool
+	staleJob  string
+	body      []byte
 }
 
 func (q *jobs) List(_ context.Context, req *belfryv1.ListRequest) (*belfryv1.ListResponse, error) {
 	from := len(req.PageToken)
-	res := &belfryv1.ListResponse{}
+	res := &belfryv1.ListResponse{Stale: q.staleList}
 	for i := from; i < min(q.all, from+int(req.PageSize)); i++ {
 		res.Jobs = append(res.Jobs, &belfryv1.Job{Queue: req.Queue, Id: fmt.Sprint("job-", i)})
 	}
@@ -41,8 +44,8 @@ func (q *jobs) Get(_ context.Context, req *belfryv1.GetRequest) (*belfryv1.GetRe
 	case q.broken:
 		return nil, connect.NewError(connect.CodeUnavailable, errors.New("no leader"))
 	}
-	return &belfryv1.GetResponse{Job: &belfryv1.Job{Queue: req.Queue, Id: req.Id, Body: &belfryv1.Job_Data{Data: q.body}}},
-		nil
+	job := &belfryv1.Job{Queue: req.Queue, Id: req.Id, Body: &belfryv1.Job_Data{Data: q.body}}
+	return &belfryv1.GetResponse{Stale: req.Id == q.staleJob, Job: job}, nil
 }
 
 // lastLine counts lines and keeps the last one.
@@ -88,5 +91,10 @@ func TestWrite(t *testing.T) {
 	if err := Write(t.Context(), &out, &jobs{all: 40, broken: "job-20"},
 		of); connect.CodeOf(err) != connect.CodeUnavailable {
 		t.Errorf("a job that cannot be read: %v", err)
+	}
+	for what, q := range map[string]*jobs{"a list": {all: 40, staleList: true}, "a job": {all: 40, staleJob: "job-20"}} {
+		if err := Write(t.Context(), &out, q, of); connect.CodeOf(err) != connect.CodeUnavailable {
+			t.Errorf("%s of a replica is in a file, which cannot say so: %v", what, err)
+		}
 	}
 }
