@@ -377,6 +377,8 @@ func TestEveryMethodHasAShortPath(t *testing.T) {
 		"/v1/reset-clock": "AdminService/ResetClock", "/v1/update-cluster": "AdminService/UpdateCluster",
 		"/v1/create-token": "AdminService/CreateToken", "/v1/list-tokens": "AdminService/ListTokens",
 		"/v1/delete-token": "AdminService/DeleteToken", "/v1/list-audit": "AdminService/ListAudit",
+		"/v1/start-task": "AdminService/StartTask", "/v1/get-task": "AdminService/GetTask",
+		"/v1/list-tasks": "AdminService/ListTasks", "/v1/stop-task": "AdminService/StopTask",
 		"/v1/set-namespace": "AdminService/SetNamespace", "/v1/get-namespace": "AdminService/GetNamespace",
 		"/v1/list-namespaces": "AdminService/ListNamespaces", "/v1/delete-namespace": "AdminService/DeleteNamespace",
 	}

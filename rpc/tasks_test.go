@@ -1,6 +1,9 @@
 package rpc
 
 import (
+	"encoding/json"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -106,4 +109,36 @@ func TestTaskRefusals(t *testing.T) {
 	checkRefusal(t, err, belfryv1.Reason_REASON_INVALID, "id")
 	_, err = a.StopTask(t.Context(), &belfryv1.StopTaskRequest{Id: "none"})
 	checkRefusal(t, err, belfryv1.Reason_REASON_INVALID, "id")
+}
+
+// TestTasksOfOthers: a task is shown, and asked to end, only by those who administer its queue. Others
+// do not learn that there is one.
+func TestTasksOfOthers(t *testing.T) {
+	s, store := serveWithTokens(t)
+	owner, _ := store.make(t, "put,admin:shop/*")
+	other, _ := store.make(t, "put,admin:mail/*")
+	s.with(owner, http.MethodPost, "/v1/put", `{"queue":"shop/q"}`)
+	started := s.with(owner, http.MethodPost, "/v1/start-task", `{"queue":"shop/q","state":"DEAD","act":"COUNT"}`)
+	var res struct{ Task struct{ ID string } }
+	if err := json.Unmarshal([]byte(started.body), &res); err != nil || res.Task.ID == "" {
+		t.Fatalf("%d %s, %v", started.status, started.body, err)
+	}
+	for _, call := range []string{"get-task", "stop-task"} {
+		body := fmt.Sprintf(`{"id":%q}`, res.Task.ID)
+		theirs := s.with(other, http.MethodPost, "/v1/"+call, body)
+		none := s.with(other, http.MethodPost, "/v1/"+call, `{"id":"none"}`)
+		if theirs.status != none.status || !strings.Contains(theirs.body, "there is no task") {
+			t.Errorf("%s of another's: %d %s; of none: %d", call, theirs.status, theirs.body, none.status)
+		}
+		if own := s.with(owner, http.MethodPost, "/v1/"+call, body); own.status != http.StatusOK {
+			t.Errorf("%s of one's own: %d %s", call, own.status, own.body)
+		}
+	}
+	if got := s.with(other, http.MethodPost, "/v1/list-tasks", `{}`); strings.Contains(got.body, res.Task.ID) {
+		t.Errorf("another's task is listed: %s", got.body)
+	}
+	got := s.with(other, http.MethodPost, "/v1/start-task", `{"queue":"shop/q","state":"DEAD","act":"COUNT"}`)
+	if got.status != http.StatusForbidden {
+		t.Errorf("a task on another's queue: %d %s", got.status, got.body)
+	}
 }

@@ -234,6 +234,8 @@ func clusterAction(procedure string) (action tokens.Action, whole bool) {
 	case belfryv1connect.AdminServiceCreateQueueProcedure, belfryv1connect.AdminServiceListQueuesProcedure,
 		belfryv1connect.AdminServiceGetQueueProcedure,
 		belfryv1connect.AdminServiceUpdateQueueProcedure, belfryv1connect.AdminServicePurgeQueueProcedure,
+		belfryv1connect.AdminServiceStartTaskProcedure, belfryv1connect.AdminServiceGetTaskProcedure,
+		belfryv1connect.AdminServiceListTasksProcedure, belfryv1connect.AdminServiceStopTaskProcedure,
 		belfryv1connect.AdminServiceDeleteQueueProcedure:
 		return tokens.Admin, false
 	case belfryv1connect.AdminServiceGetClusterProcedure:
