@@ -41,11 +41,14 @@ func Of(err error) *Problem {
 	out := &Problem{Status: http.StatusInternalServerError, Text: err.Error()}
 	f, isFault := fault.FromConnect(err)
 	typed, isTyped := errors.AsType[*form.Error](err)
+	failure, isFailure := errors.AsType[*connect.Error](err)
 	switch {
 	case isFault:
 		out.Status, out.Reason, out.Text, out.Field = statusOf(f.Code()), fault.ReasonName(f.Reason), f.Message,
 			inputOf(f.Field)
 		out.Unknown = f.Outcome() == belfryv1.Outcome_OUTCOME_UNKNOWN
+	case isFailure: // of a call that no server answered, or of this dashboard itself
+		out.Status, out.Text = statusOf(failure.Code()), failure.Message()
 	case isTyped:
 		out.Status, out.Field = http.StatusBadRequest, typed.Field
 	case errors.Is(err, ErrReadOnly):
