@@ -106,8 +106,9 @@ type ClusterShard struct {
 	Jobs              int
 	// Time is shard time. ClockAhead is how far it is ahead of the nodes' clocks, if that is more
 	// than the clock bound.
-	Time       time.Time
-	ClockAhead time.Duration
+	// HeardAt is when the answering node last heard from the catalog's leader; zero for a shard.
+	Time, HeardAt time.Time
+	ClockAhead    time.Duration
 	// Replicas are all replicas, voters first, each as its own node reports it.
 	Replicas []ClusterReplica
 }
@@ -139,7 +140,7 @@ func clusterOf(c *belfryv1.GetClusterResponse) Cluster {
 	g := c.GetCatalog()
 	out.Catalog = ClusterShard{
 		Leader: g.GetLeader(), Term: g.GetTerm(), Voters: g.GetVoters(), Nonvoters: g.GetNonvoters(),
-		Replicas: each(g.GetReplicas(), replicaOf),
+		Replicas: each(g.GetReplicas(), replicaOf), HeardAt: timeOf(g.GetHeardAt()),
 	}
 	out.Moves = each(c.GetMoves(), func(m *belfryv1.ShardMove) ShardMove {
 		return ShardMove{Shard: m.GetShard(), Text: m.GetText()}

@@ -224,6 +224,7 @@ func lasting(t *testing.T, p *process, args string) map[string]any {
 	if queue, ok := shown["queue"].(map[string]any); ok {
 		shown = map[string]any{"partitions": queue["partitions"], "settings": queue["settings"], "counts": queue["counts"]}
 	}
+	delete(shown, "asOf")
 	return shown
 }
 
