@@ -259,13 +259,13 @@ func TestStatusAndStats(t *testing.T) {
 	got := st.Shards[1]
 	want := GroupStatus{
 		RaftStatus: RaftStatus{
-			Group: "shard-1", Role: Leader, Serving: true, Leader: st.ServerID, Voters: []string{st.ServerID},
+			Group: "shard-1", Role: Leader, Serving: true, Leader: st.ServerID, Heard: got.Heard, Voters: []string{st.ServerID},
 			MembersIndex: 1, Term: w.Term, CommitIndex: w.Index, AppliedIndex: w.Index, LastIndex: w.Index,
 			Digest: got.Digest, DigestIndex: w.Index, Digests: []IndexDigest{{Index: w.Index, Digest: got.Digest}},
 		},
 		Shard: 1, Clock: w.Time, Jobs: 2,
 	}
-	if diff := cmp.Diff(want, got); diff != "" || got.Digest == 0 {
+	if diff := cmp.Diff(want, got); diff != "" || got.Digest == 0 || got.Heard.IsZero() {
 		t.Errorf("status of shard 1 (-want +got):\n%s", diff)
 	}
 	s := n.Stats().Shards[1]
