@@ -154,12 +154,12 @@ func (c *DueCounts) sum(l dueLevel, from, to fsm.Time) (n uint64) {
 }
 
 // row returns the slices of a level that are seen at a time, without empty ones, and their sum. Of
-// the first one past jobs are left out.
-func (c *DueCounts) row(l dueLevel, now fsm.Time, past uint64) (list []fsm.DueSlice, sum uint64) {
+// the first one past jobs are left out. No job is due before first.
+func (c *DueCounts) row(l dueLevel, now, first fsm.Time, past uint64) (list []fsm.DueSlice, sum uint64) {
 	length, seen := l.shape()
 	var room [60]fsm.DueSlice
 	found := room[:0]
-	for number := now / length; number < now/length+seen; number++ {
+	for number := max(now, first) / length; number < now/length+seen; number++ {
 		n := c.jobs(l.key(number)) - past
 		if past = 0; n > 0 {
 			found = append(found, fsm.DueSlice{Start: number * length, Jobs: n})
@@ -208,6 +208,10 @@ func (c *DueCounts) Derive() {
 // View returns when the DELAYED jobs fall due, as seen from now. first is the due time of the first
 // of them, 0 if there is none; counts are those of the queue.
 func (c *DueCounts) View(now, first fsm.Time, counts *fsm.Counts) (v fsm.Due) {
+	if counts.Delayed == 0 {
+		v.Overdue = counts.Ready
+		return v
+	}
 	var days, hours, minutes uint64 // that are past: of a backlog, or while a restore is open
 	if first != 0 && first/fsm.Minute < now/fsm.Minute {
 		days = c.sum(dueDay, first/fsm.Day, now/fsm.Day)
@@ -215,9 +219,9 @@ func (c *DueCounts) View(now, first fsm.Time, counts *fsm.Counts) (v fsm.Due) {
 		minutes = c.sum(dueMinute, max(first/fsm.Minute, now/fsm.Hour*(fsm.Hour/fsm.Minute)), now/fsm.Minute)
 	}
 	v.Minute = c.jobs(dueMinute.key(now / fsm.Minute))
-	v.Minutes, v.Hour = c.row(dueMinute, now, 0)
-	v.Hours, v.Day = c.row(dueHour, now, minutes)
-	v.Days, v.Month = c.row(dueDay, now, minutes+hours)
+	v.Minutes, v.Hour = c.row(dueMinute, now, first, 0)
+	v.Hours, v.Day = c.row(dueHour, now, first, minutes)
+	v.Days, v.Month = c.row(dueDay, now, first, minutes+hours)
 	past := days + hours + minutes
 	v.Overdue, v.Later = counts.Ready+past, counts.Delayed-past-v.Month
 	return v

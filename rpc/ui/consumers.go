@@ -22,8 +22,8 @@ const heldRead = 10_000
 
 // consumers returns who holds jobs, as it was some seconds ago.
 func (v *visit) consumers() (*many.Held, error) {
-	return shared(v, v.pages.holders, func(ctx context.Context) (*many.Held, error) {
-		queues, err := v.pages.readQueues(ctx)
+	return shared(v.ctx, v.token(), v.pages.holders, func(ctx context.Context) (*many.Held, error) {
+		queues, err := v.pages.queuesOf(ctx, v.token())
 		if err != nil {
 			return nil, err
 		}

@@ -24,15 +24,8 @@ const deadRead = 10_000
 
 // deadLetters shows dead jobs by queue and cause.
 func (p *Pages) deadLetters(v *visit) (content, error) {
-	all, err := v.allQueues()
-	if err != nil {
-		return content{}, err
-	}
-	queues, only := all.queues, v.param("queue")
-	if only != "" {
-		queues = slices.DeleteFunc(slices.Clone(queues), func(q *belfryv1.Queue) bool { return q.Name != only })
-	}
-	dead, err := many.ReadDead(v.ctx, p.queues, queues, deadRead)
+	only := v.param("queue")
+	dead, err := v.deadOf(only)
 	if err != nil {
 		return content{}, err
 	}
@@ -64,17 +57,35 @@ const (
 // topCauses returns the causes of dead jobs, as they were some seconds ago; nil if the person's token
 // does not show jobs.
 func (v *visit) topCauses() (*many.Dead, error) {
-	list, err := shared(v, v.pages.deadCauses, func(ctx context.Context) (*many.Dead, error) {
-		queues, err := v.pages.readQueues(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return many.ReadDead(ctx, v.pages.queues, queues.queues, causesRead)
-	})
+	list, err := v.deadOfAll(v.pages.deadCauses, causesRead)
 	if err != nil && forbidden(err) {
 		return nil, nil //nolint:nilnil // nothing may be known
 	}
 	return list, err
+}
+
+// deadOfAll returns the dead jobs of all queues, at most so many, as they were some seconds ago.
+func (v *visit) deadOfAll(from reads[*many.Dead], most uint64) (*many.Dead, error) {
+	return shared(v.ctx, v.token(), from, func(ctx context.Context) (*many.Dead, error) {
+		queues, err := v.pages.queuesOf(ctx, v.token())
+		if err != nil {
+			return nil, err
+		}
+		return many.ReadDead(ctx, v.pages.queues, queues.queues, most)
+	})
+}
+
+// deadOf returns the dead jobs of a queue, or of all if it is not named.
+func (v *visit) deadOf(queue string) (*many.Dead, error) {
+	if queue == "" {
+		return v.deadOfAll(v.pages.deadJobs, deadRead)
+	}
+	all, err := v.allQueues()
+	if err != nil {
+		return nil, err
+	}
+	queues := slices.DeleteFunc(slices.Clone(all.queues), func(q *belfryv1.Queue) bool { return q.Name != queue })
+	return many.ReadDead(v.ctx, v.pages.queues, queues, deadRead)
 }
 
 // causesTable shows the causes that most jobs died of.

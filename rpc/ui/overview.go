@@ -26,7 +26,7 @@ type queueList struct {
 
 // allQueues returns all queues, as they were some seconds ago at most. Nobody may change them.
 func (v *visit) allQueues() (*queueList, error) {
-	return shared(v, v.pages.allQueues, v.pages.readQueues)
+	return v.pages.queuesOf(v.ctx, v.token())
 }
 
 const (
@@ -37,6 +37,11 @@ const (
 
 // queuesAtOnce is the size of a page of the API.
 const queuesAtOnce = 1000
+
+// queuesOf is allQueues for a token.
+func (p *Pages) queuesOf(ctx context.Context, token string) (*queueList, error) {
+	return shared(ctx, token, p.allQueues, p.readQueues)
+}
 
 // readQueues reads all queues.
 func (p *Pages) readQueues(ctx context.Context) (*queueList, error) {

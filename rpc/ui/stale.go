@@ -20,13 +20,14 @@ func newReads[T any](fresh, old time.Duration) reads[T] {
 	return recent.New[fallback.Dated[T]](fresh, old)
 }
 
-// shared returns what pages read together. A page that shows what replicas gave is marked.
-func shared[T any](v *visit, from reads[T], read func(context.Context) (T, error)) (T, error) {
-	got, err := from.Get(v.ctx, v.token(), func(ctx context.Context) (fallback.Dated[T], error) {
+// shared returns what pages read together for the token of a person. A page that shows what replicas
+// gave is marked. ctx is that of the page, or of another read that pages share.
+func shared[T any](ctx context.Context, token string, from reads[T], read func(context.Context) (T, error)) (T, error) {
+	got, err := from.Get(ctx, token, func(ctx context.Context) (fallback.Dated[T], error) {
 		return fallback.Read(ctx, read)
 	})
 	if err == nil {
-		fallback.Join(v.ctx, got.Age)
+		fallback.Join(ctx, got.Age)
 	}
 	return got.Value, err
 }

@@ -54,10 +54,10 @@ type Pages struct {
 	admin  belfryv1connect.AdminServiceClient
 	mux    *http.ServeMux
 	forms  []string
-	// allQueues, deadCauses and holders are shared by pages, because they cost more than one call.
-	allQueues  reads[*queueList]
-	deadCauses reads[*many.Dead]
-	holders    reads[*many.Held]
+	// These are shared by pages, because they cost more than one call.
+	allQueues            reads[*queueList]
+	deadJobs, deadCauses reads[*many.Dead]
+	holders              reads[*many.Held]
 }
 
 //go:embed static
@@ -70,8 +70,8 @@ func New(cfg Config) (*Pages, error) {
 	}
 	p := &Pages{
 		cfg: cfg, mux: http.NewServeMux(), allQueues: newReads[*queueList](listFresh, listOld),
-		deadCauses: newReads[*many.Dead](causesFresh, causesOld),
-		holders:    newReads[*many.Held](holdersFresh, holdersOld),
+		deadJobs: newReads[*many.Dead](listFresh, listOld), deadCauses: newReads[*many.Dead](causesFresh, causesOld),
+		holders: newReads[*many.Held](holdersFresh, holdersOld),
 	}
 	p.queues, p.admin = newClients(cfg.API)
 	p.route()
@@ -261,6 +261,7 @@ func (p *Pages) action(a action) http.Handler {
 		target, err := a.act(v)
 		// Also a refused act may have changed something: only a part of it failed, or it is not known.
 		p.allQueues.Forget(v.token())
+		p.deadJobs.Forget(v.token())
 		p.deadCauses.Forget(v.token())
 		p.holders.Forget(v.token())
 		switch {

@@ -15,6 +15,10 @@ const (
 	readMax = 10 * time.Second
 	// readsMax bounds the values: one for each token that looks.
 	readsMax = 64
+	// restFactor: a value is fresh for this multiple of the time that its read took, at most restMax.
+	// So reads take at most 2 % of a processor, and less on a busy one, however much there is to read.
+	restFactor = 50
+	restMax    = 10 * time.Second
 )
 
 // Reads keeps what was read last for each token. Any goroutine may use it.
@@ -25,8 +29,9 @@ type Reads[T any] struct {
 	kept map[string]*entry[T]
 }
 
-// New returns an empty memory. fresh is for how long a value is returned again without another read,
-// and old how old one may be that is returned while another is read.
+// New returns an empty memory. fresh is for how long a value is returned again without another read;
+// one whose read took long is returned for longer. old is how old one may be that is returned while
+// another is read.
 func New[T any](fresh, old time.Duration) *Reads[T] {
 	return &Reads[T]{fresh: fresh, old: old, kept: map[string]*entry[T]{}}
 }
@@ -35,8 +40,9 @@ func New[T any](fresh, old time.Duration) *Reads[T] {
 type entry[T any] struct {
 	value T
 	err   error
-	// at is when it was read; zero if it never was, or if it failed.
-	at time.Time
+	// at is when it was read; zero if it never was, or if it failed. took is how long that took.
+	at   time.Time
+	took time.Duration
 	// reading is closed when the read that is under way ends; nil if there is none.
 	reading chan struct{}
 }
@@ -48,7 +54,7 @@ func (s *Reads[T]) Get(ctx context.Context, token string, read func(context.Cont
 	s.mu.Lock()
 	kept := s.of(token)
 	age := time.Since(kept.at)
-	if age < s.fresh {
+	if age < max(s.fresh, min(restFactor*kept.took, restMax)) {
 		defer s.mu.Unlock()
 		return kept.value, nil
 	}
@@ -107,10 +113,11 @@ func (s *Reads[T]) of(token string) *entry[T] {
 func (s *Reads[T]) fill(ctx context.Context, kept *entry[T], read func(context.Context) (T, error)) {
 	ctx, cancel := context.WithTimeout(ctx, readMax)
 	defer cancel()
+	began := time.Now()
 	value, err := read(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	kept.value, kept.err, kept.at = value, err, time.Now()
+	kept.value, kept.err, kept.at, kept.took = value, err, time.Now(), time.Since(began)
 	if err != nil {
 		kept.at = time.Time{}
 	}

@@ -74,3 +74,37 @@ func TestReads(t *testing.T) {
 		}
 	})
 }
+
+// TestReadsThatTakeLong: after a read none begins for a multiple of its time, within a bound.
+func TestReadsThatTakeLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, reads := New[int](time.Second, time.Minute), 0
+		get := func(takes time.Duration) int {
+			n, err := q.Get(t.Context(), "a", func(context.Context) (int, error) {
+				reads++
+				time.Sleep(takes)
+				return reads, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		for i, takes := range []time.Duration{10 * time.Millisecond, 40 * time.Millisecond, 5 * time.Second} {
+			fresh := min(max(time.Second, restFactor*takes), restMax)
+			n := get(takes)
+			if n == i { // a value of before; a read has begun
+				time.Sleep(takes)
+				n = get(0)
+			}
+			if n != i+1 {
+				t.Errorf("a read of %v gave %d, want %d", takes, n, i+1)
+			}
+			time.Sleep(fresh - readWait - time.Millisecond)
+			if again := get(0); again != n || reads != i+1 {
+				t.Errorf("a read of %v: %d reads after nearly %v", takes, reads, fresh)
+			}
+			time.Sleep(2 * readWait)
+		}
+	})
+}
