@@ -24,6 +24,7 @@ import (
 // and fills the ways to it until Raft takes no entry any more, as in the replay of a long log.
 func stall(t *testing.T, s *shard) (release func()) {
 	t.Helper()
+	synctest.Wait() // the start ends: what still waits for the machine's lock would stop the bubble's time
 	held := make(chan struct{})
 	s.Replica().View(func(Machine, raftgroup.Position) { // no entry is being applied
 		s.applying = func(m Machine) {
