@@ -60,6 +60,10 @@ RACED_MACHINE := SnapshotWhileApplying|ModelRandom
 SINGLE = $(SLOW) $$(go list ./... | grep -vE '^$(MODULE)/(cmd/belfry|jepsen|$(PROCESSES))$$')
 TEST := go test -vet=off -count=1 -parallel 8 -timeout $(TEST_TIMEOUT)
 
+# GO_BUILD builds the program. Functions of gomponents are not inlined: each place of a page would
+# have a copy of the code that renders an element, 1.3 MB of the binary.
+GO_BUILD := go build -trimpath -gcflags='maragu.dev/gomponents/...=-l'
+
 # CHECKED is what `make check` tests at each run, CHECKED_NEVER what takes too long for it. It tests
 # another package if that, or one that it imports, changed since the branch left BASE. CHECKSEEDS is
 # how many seeds the model of fsm tries; without it, and without the race detector, it tries 2,000.
@@ -111,14 +115,14 @@ $(AXE): .ci/axe
 .PHONY: build
 build: ## Build bin/belfry
 	$(call step,build,bin/belfry)
-	go build -trimpath -o bin/belfry ./cmd/belfry
+	$(GO_BUILD) -o bin/belfry ./cmd/belfry
 
 .PHONY: image
 image: ## Build the container image belfry around the static binary
 	$(call step,image,bin/image/belfry$(,) linked statically$(,) and the image around it)
 	@command -v docker >/dev/null || { echo "missing: docker; on Debian: apt-get install -y docker.io docker-compose" >&2; exit 1; }
 	@mkdir -p bin/image/volume/data
-	GOOS=linux go build -trimpath -o bin/image/belfry ./cmd/belfry
+	GOOS=linux $(GO_BUILD) -o bin/image/belfry ./cmd/belfry
 	docker build --quiet --tag belfry --file Dockerfile bin/image
 
 .PHONY: up
