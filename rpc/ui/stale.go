@@ -27,7 +27,7 @@ func shared[T any](ctx context.Context, token string, from reads[T], read func(c
 		return fallback.Read(ctx, read)
 	})
 	if err == nil {
-		fallback.Join(ctx, got.Age)
+		fallback.Join(ctx, got.Age())
 	}
 	return got.Value, err
 }

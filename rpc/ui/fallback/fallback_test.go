@@ -134,20 +134,25 @@ func TestSharedReads(t *testing.T) {
 	s, first := &server{}, Visit(t.Context())
 	read := func(ctx context.Context) (int, error) { return 7, call(ctx, s, &belfryv1.ListQueuesRequest{}) }
 	got, err := Read(first, read)
-	if err != nil || got.Value != 7 || !got.Age.Stale || !got.Age.AsOf.Equal(epoch().Add(-time.Hour-time.Minute)) {
+	if err != nil || got.Value != 7 || !got.Age().Stale || !got.Age().AsOf.Equal(epoch().Add(-time.Hour-time.Minute)) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if AgeOf(first).Stale {
 		t.Error("the read is taken for one of the visit")
 	}
 	second := Visit(t.Context())
+	if Join(second, Age{Kept: time.Second}); AgeOf(second) != (Age{Kept: time.Second}) {
+		t.Errorf("the age of what was kept is %+v", AgeOf(second))
+	}
+	second = Visit(t.Context())
 	Join(second, Age{})
 	if AgeOf(second).Stale {
 		t.Error("what leaders gave is taken for old")
 	}
-	Join(second, got.Age)
+	Join(second, got.Age())
 	s.asked = nil
-	if _, err := Read(second, read); err != nil || len(s.asked) != 1 || !s.asked[0] || AgeOf(second) != got.Age {
+	_, err = Read(second, read)
+	if err != nil || len(s.asked) != 1 || !s.asked[0] || AgeOf(second).AsOf != got.Age().AsOf {
 		t.Errorf("%v, asked %v, age %+v", err, s.asked, AgeOf(second))
 	}
 }
@@ -170,6 +175,8 @@ func TestMarks(t *testing.T) {
 		want string
 	}{
 		{Mark(Age{}, clock), ""},
+		{Mark(Age{Kept: keptMin - 1}, clock), ""},
+		{Mark(Age{Kept: 12345 * time.Millisecond}, clock), "The figures are 12 s old.<"},
 		{Mark(Age{Stale: true}, clock), "The figures are those of its replicas.<"},
 		{Mark(Age{Stale: true, AsOf: epoch().Add(-90 * time.Second)}, clock), "and up to 1 m 30 s old.<"},
 		{MarkCatalog(nil, clock), ""},

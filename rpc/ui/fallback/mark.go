@@ -10,11 +10,17 @@ import (
 	"github.com/belfrydb/belfry/rpc/ui/format"
 )
 
-// Mark says that the figures of a page are those of replicas, and how old the oldest of them is;
-// nothing if leaders answered.
+// keptMin is from which age on figures of leaders are said to be old.
+const keptMin = 5 * time.Second
+
+// Mark says that the figures of a page are those of replicas, and how old the oldest of them is. Of
+// figures of leaders it says how old they are if that is some seconds.
 func Mark(age Age, c format.Clock) g.Node {
-	if !age.Stale {
+	switch {
+	case !age.Stale && age.Kept < keptMin:
 		return nil
+	case !age.Stale:
+		return h.P(h.Class("help"), g.Text("The figures are "+format.Span(age.Kept.Truncate(time.Second))+" old."))
 	}
 	text := "A shard has no leader that answers. The figures are those of its replicas"
 	if !age.AsOf.IsZero() {

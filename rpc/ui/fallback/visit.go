@@ -12,6 +12,8 @@ type Age struct {
 	Stale bool
 	// AsOf is zero if it is not known.
 	AsOf time.Time
+	// Kept is for how long figures were kept that the page shares with others; 0 if it shares none.
+	Kept time.Duration
 }
 
 // visit is what is remembered of one page or act.
@@ -28,10 +30,18 @@ type visitKey struct{}
 // Visit returns the context for the calls of one page.
 func Visit(ctx context.Context) context.Context { return context.WithValue(ctx, visitKey{}, &visit{}) }
 
-// Dated is what was read for several pages, with its age.
+// Dated is what was read for several pages, with its age at that time.
 type Dated[T any] struct {
 	Value T
-	Age   Age
+	age   Age
+	at    time.Time
+}
+
+// Age returns the age now.
+func (d *Dated[T]) Age() Age {
+	age := d.age
+	age.Kept += time.Since(d.at)
+	return age
 }
 
 // Read makes a read that several pages share, beside the visit of ctx. The value of a failed read is
@@ -40,8 +50,9 @@ func Read[T any](ctx context.Context, read func(context.Context) (T, error)) (Da
 	lost := visitOf(ctx).lost.Load()
 	ctx = Visit(ctx)
 	visitOf(ctx).lost.Store(lost)
+	began := time.Now()
 	value, err := read(ctx)
-	return Dated[T]{value, AgeOf(ctx)}, err
+	return Dated[T]{value, AgeOf(ctx), began}, err
 }
 
 // visitOf returns the visit of a call; a new one if it is part of none.
@@ -63,13 +74,14 @@ func AgeOf(ctx context.Context) Age {
 // Join adds the age of what was read elsewhere to that of a visit. If replicas gave it, they give what
 // the visit reads from then on, too.
 func Join(ctx context.Context, age Age) {
+	v := visitOf(ctx)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.age.Kept = max(v.age.Kept, age.Kept)
 	if !age.Stale {
 		return
 	}
-	v := visitOf(ctx)
 	v.lost.Store(true)
-	v.mu.Lock()
-	defer v.mu.Unlock()
 	v.age.Stale = true
 	if v.age.AsOf.IsZero() || !age.AsOf.IsZero() && age.AsOf.Before(v.age.AsOf) {
 		v.age.AsOf = age.AsOf

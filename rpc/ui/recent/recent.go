@@ -16,9 +16,9 @@ const (
 	// readsMax bounds the values: one for each token that looks.
 	readsMax = 64
 	// restFactor: a value is fresh for this multiple of the time that its read took, at most restMax.
-	// So reads take at most 2 % of a processor, and less on a busy one, however much there is to read.
-	restFactor = 50
-	restMax    = 10 * time.Second
+	// So reads take about 1 % of a processor, and less of a busy one, however much there is to read.
+	restFactor = 100
+	restMax    = 20 * time.Second
 )
 
 // Reads keeps what was read last for each token. Any goroutine may use it.
@@ -30,8 +30,8 @@ type Reads[T any] struct {
 }
 
 // New returns an empty memory. fresh is for how long a value is returned again without another read;
-// one whose read took long is returned for longer. old is how old one may be that is returned while
-// another is read.
+// one whose read took long is returned for longer. old is for how long after that one is returned
+// while another is read.
 func New[T any](fresh, old time.Duration) *Reads[T] {
 	return &Reads[T]{fresh: fresh, old: old, kept: map[string]*entry[T]{}}
 }
@@ -54,7 +54,8 @@ func (s *Reads[T]) Get(ctx context.Context, token string, read func(context.Cont
 	s.mu.Lock()
 	kept := s.of(token)
 	age := time.Since(kept.at)
-	if age < max(s.fresh, min(restFactor*kept.took, restMax)) {
+	fresh := max(s.fresh, min(restFactor*kept.took, restMax))
+	if age < fresh {
 		defer s.mu.Unlock()
 		return kept.value, nil
 	}
@@ -65,7 +66,7 @@ func (s *Reads[T]) Get(ctx context.Context, token string, read func(context.Cont
 	reading, before := kept.reading, kept.value
 	s.mu.Unlock()
 	var soon <-chan time.Time // without an older value, nothing ends the wait but the read
-	if age < s.old {
+	if age < fresh+s.old {
 		timer := time.NewTimer(readWait)
 		defer timer.Stop()
 		soon = timer.C

@@ -55,7 +55,7 @@ func TestReads(t *testing.T) {
 		if changed, took, _ := get("a"); changed == last || took != takes {
 			t.Errorf("after a change: the list before it, or after %v", took)
 		}
-		time.Sleep(old)
+		time.Sleep(restMax + old)
 		if _, took, _ := get("a"); took != takes {
 			t.Errorf("a list that is too old is shown after %v", took)
 		}
