@@ -61,8 +61,8 @@ type ClusterNode struct {
 	// it leads.
 	Replicas, Leads int
 	// SilentSince is when a node that does not answer last answered, as far as the leader of the
-	// catalog knows.
-	SilentSince time.Time
+	// catalog knows. BackupAt is when it last sent a complete backup, zero if it never did.
+	SilentSince, BackupAt time.Time
 	// Format is the latest format of logs and snapshots that the node reads.
 	Format int
 	// Conditions are the node's troubles that the other nodes do not share. A node that has one
@@ -124,17 +124,16 @@ type ClusterReplica struct {
 	AppliedIndex uint64
 	Digest       string
 	// BehindSince is when a voter began to lack entries that its leader has, if that was some
-	// seconds ago; else zero.
-	BehindSince time.Time
+	// seconds ago; else zero. SnapshotAt is when its newest snapshot was written, zero if it has none.
+	BehindSince, SnapshotAt time.Time
 }
 
 // clusterOf reads a cluster off the wire.
 func clusterOf(c *belfryv1.GetClusterResponse) Cluster {
 	out := Cluster{
 		ID: c.GetClusterId(), AnsweredBy: c.GetAnsweredBy(), Problems: c.GetProblems(), Advice: c.GetAdvice(),
-		ReplicationFactor: int(c.GetReplicationFactor()),
-		MinVoters:         int(c.GetMinVoters()), GracePeriod: c.GetGracePeriod().AsDuration(),
-		NoAutoCreate: c.GetNoAutoCreate(), Format: int(c.GetFormat()),
+		ReplicationFactor: int(c.GetReplicationFactor()), MinVoters: int(c.GetMinVoters()),
+		GracePeriod: c.GetGracePeriod().AsDuration(), NoAutoCreate: c.GetNoAutoCreate(), Format: int(c.GetFormat()),
 		Nodes: each(c.GetNodes(), nodeOf), Shards: each(c.GetShards(), shardOf),
 	}
 	g := c.GetCatalog()
@@ -162,10 +161,10 @@ func shardOf(s *belfryv1.Shard) ClusterShard {
 func nodeOf(n *belfryv1.Node) ClusterNode {
 	return ClusterNode{
 		Name: n.GetName(), Incarnation: n.GetIncarnation(), Address: n.GetAddress(), PeerAddress: n.GetPeerAddress(),
-		Version: n.GetVersion(), Zone: n.GetZone(),
-		State: strings.TrimPrefix(n.GetState().String(), "NODE_STATE_"), Draining: n.GetDraining(),
-		Replicas: int(n.GetReplicas()), Leads: int(n.GetLeads()),
-		SilentSince: timeOf(n.GetSilentSince()), Format: int(n.GetFormat()), UnreachedBy: n.GetUnreachedBy(),
+		Version: n.GetVersion(), Zone: n.GetZone(), Draining: n.GetDraining(),
+		State:    strings.TrimPrefix(n.GetState().String(), "NODE_STATE_"),
+		Replicas: int(n.GetReplicas()), Leads: int(n.GetLeads()), Format: int(n.GetFormat()),
+		SilentSince: timeOf(n.GetSilentSince()), UnreachedBy: n.GetUnreachedBy(), BackupAt: timeOf(n.GetBackupAt()),
 		DiskFree: n.GetDiskFreeBytes(), DiskLow: n.GetDiskLowBytes(), ClockOffset: durationOf(n.GetClockOffset()),
 		Conditions: each(n.GetConditions(), func(c *belfryv1.NodeCondition) NodeCondition {
 			return NodeCondition{Kind: c.GetKind(), Message: c.GetMessage(), Since: timeOf(c.GetSince())}
@@ -178,5 +177,6 @@ func replicaOf(r *belfryv1.Replica) ClusterReplica {
 	return ClusterReplica{
 		Node: r.GetNode(), Incarnation: r.GetIncarnation(), Voter: r.GetVoter(), Silent: r.GetSilent(),
 		AppliedIndex: r.GetAppliedIndex(), Digest: r.GetDigest(), BehindSince: timeOf(r.GetBehindSince()),
+		SnapshotAt: timeOf(r.GetSnapshotAt()),
 	}
 }

@@ -45,6 +45,9 @@ type Config struct {
 	// SteadyAfter is how long a node must have answered before placement counts on it; 0 stands for
 	// DefaultSteadyAfter. A shorter time is for nodes that end together, as in a demonstration.
 	SteadyAfter time.Duration
+	// LastBackup returns when this node last sent a complete backup, zero for never. It must return at
+	// once. Nil stands for a node that sends none.
+	LastBackup func() time.Time
 	// Departed is called once if this node has left its cluster for good: the node should end. It
 	// must return soon. It may be nil.
 	Departed func(*catalog.DepartedError)
@@ -76,6 +79,9 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 	st := n.Status()
 	if cfg.Directory == nil {
 		cfg.Directory = NewDirectory()
+	}
+	if cfg.LastBackup == nil {
+		cfg.LastBackup = func() time.Time { return time.Time{} }
 	}
 	if err := cfg.Settings.Check(); err != nil {
 		return nil, err
@@ -336,6 +342,7 @@ func (m *members) self() placement.Report {
 		ServerID: st.ServerID, Process: m.process, Version: m.config.Version, Format: fsm.LatestFormat,
 		Quarantined: st.Quarantined, Leaving: st.Leaving, Conditions: st.Conditions, Placement: m.placement.Load(),
 		DiskFree: st.DiskFreeBytes, DiskLow: st.DiskLowBytes, ClockOffset: clockOffset(m.host.Clocks()),
+		BackupAt: m.config.LastBackup(),
 	}
 	for _, lost := range m.peers.Reachability().Unreached() {
 		r.Unreached = append(r.Unreached, placement.Unreached{
@@ -349,7 +356,7 @@ func (m *members) self() placement.Report {
 				Group: g.Group, Serving: g.Serving, Term: g.Term, Voters: g.Voters, Nonvoters: g.Nonvoters, Members: g.MembersIndex,
 				Applied: g.AppliedIndex, Commit: g.CommitIndex,
 				Digest: g.Digest, DigestIndex: g.DigestIndex, Digests: g.Digests, Jobs: uint64(g.Jobs), Clock: g.Clock,
-				Restoring: g.Restoring, ClockAhead: clockAhead(g),
+				Restoring: g.Restoring, ClockAhead: clockAhead(g), SnapshotAt: g.SnapshotAt,
 			})
 		}
 	}

@@ -592,20 +592,36 @@ func TestClusterErrorsReachTheCaller(t *testing.T) {
 	}
 }
 
-// TestNodesTellDiskAndClock: what a node measured of itself is shown, and nothing if it says nothing.
-func TestNodesTellDiskAndClock(t *testing.T) {
+// TestNodesTellOfThemselves: what a node says of itself is shown, and nothing if it says nothing.
+func TestNodesTellOfThemselves(t *testing.T) {
 	f := healthyCluster()
 	f.members[1].DiskFree, f.members[1].DiskLow, f.members[1].ClockOffset = 7000, 500, new(-3*time.Millisecond)
-	_, a := serveCluster(t, f).bothClients()
+	at := time.Date(2026, 1, 31, 3, 0, 0, 0, time.UTC)
+	f.members[1].BackupAt, f.members[1].Groups[0].SnapshotAt = at, at.Add(time.Hour)
+	served := serve(t, withDashboard, func(c *Config) { c.Cluster = f })
+	_, a := served.bothClients()
 	got, err := a.GetCluster(t.Context(), &belfryv1.GetClusterRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := got.Nodes[1]; n.DiskFreeBytes != 7000 || n.DiskLowBytes != 500 ||
-		n.ClockOffset.AsDuration() != -3*time.Millisecond {
+		n.ClockOffset.AsDuration() != -3*time.Millisecond || !n.BackupAt.AsTime().Equal(at) {
 		t.Errorf("n2 says %v", n)
 	}
-	if n := got.Nodes[0]; n.DiskFreeBytes != 0 || n.ClockOffset != nil {
+	if n := got.Nodes[0]; n.DiskFreeBytes != 0 || n.ClockOffset != nil || n.BackupAt != nil {
 		t.Errorf("n1 says %v", n)
+	}
+	for _, r := range got.Shards[0].Replicas {
+		if (r.Node == "n2") != (r.SnapshotAt != nil) ||
+			r.SnapshotAt != nil && !r.SnapshotAt.AsTime().Equal(at.Add(time.Hour)) {
+			t.Errorf("a replica says %v", r)
+		}
+	}
+	for page, shows := range map[string]string{
+		"/ui/cluster": ", from n2<", "/ui/node?name=n2": ", snapshot of <time datetime=\"2026-01-31T04:00:00Z\"",
+	} {
+		if got := served.send(http.MethodGet, page, ""); !strings.Contains(got.body, shows) {
+			t.Errorf("%s does not show %q:\n%s", page, shows, got.body)
+		}
 	}
 }

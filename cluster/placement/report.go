@@ -36,6 +36,8 @@ type GroupReport struct {
 	Restoring bool `json:"restoring,omitempty"`
 	// ClockAhead is the lead of a shard's time over the clocks if it exceeds the bound, else zero.
 	ClockAhead time.Duration `json:"clockAheadNanos,omitempty"`
+	// SnapshotAt is when the newest snapshot on the disk was written; zero if there is none.
+	SnapshotAt time.Time `json:"snapshotAt,omitzero"`
 }
 
 // Report is a node's report of itself.
@@ -61,6 +63,8 @@ type Report struct {
 	// ClockOffset is how far the node's clock is ahead of the median of the clocks that it compared
 	// within the last minute, its own among them; nil if it compared none.
 	ClockOffset *time.Duration `json:"clockOffsetNanos,omitempty"`
+	// BackupAt is when the node last sent a complete backup; zero if it never did.
+	BackupAt time.Time `json:"backupAt,omitzero"`
 	// Unreached are the nodes that this node cannot connect to.
 	Unreached []Unreached `json:"unreached,omitempty"`
 	// Placement is reported by the node that leads the catalog.

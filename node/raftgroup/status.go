@@ -44,8 +44,9 @@ func (g *Group) Status() Status {
 		Group: g.cfg.Name, Serving: g.Serves(), Leader: string(leader), Voters: members.Voters, Nonvoters: members.Nonvoters,
 		MembersIndex: members.Index,
 		Term:         r.CurrentTerm(), CommitIndex: r.CommitIndex(), AppliedIndex: r.AppliedIndex(), LastIndex: r.LastIndex(),
-		SnapshotIndex: g.SnapshotStats().Index,
 	}
+	newest := g.SnapshotStats()
+	st.SnapshotIndex, st.SnapshotAt = newest.Index, newest.At
 	if st.Heard = r.LastContact(); r.State() == raft.Leader {
 		st.Heard = time.Now()
 	}
@@ -90,6 +91,8 @@ type Status struct {
 	Term              uint64
 	// CommitIndex, AppliedIndex, LastIndex and SnapshotIndex are positions in the group's log.
 	CommitIndex, AppliedIndex, LastIndex, SnapshotIndex uint64
+	// SnapshotAt is when the newest snapshot was written; zero if there is none.
+	SnapshotAt time.Time
 	// Digest is the machine's digest at DigestIndex.
 	Digest, DigestIndex uint64
 	// Digests are the digests of the last entries that replicas compare. The present digest is the

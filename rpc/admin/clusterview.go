@@ -187,6 +187,9 @@ func (v *clusterView) wireNode(m *backend.Member) *belfryv1.Node {
 		Draining: m.Draining, State: belfryv1.NodeState_NODE_STATE_LIVE,
 		DiskFreeBytes: m.DiskFree, DiskLowBytes: m.DiskLow,
 	}
+	if !m.BackupAt.IsZero() {
+		out.BackupAt = timestamppb.New(m.BackupAt)
+	}
 	if m.ClockOffset != nil {
 		out.ClockOffset = durationpb.New(*m.ClockOffset)
 	}
@@ -231,6 +234,9 @@ func (g *groupView) wireReplicas() (all []*belfryv1.Replica) {
 		if held := g.held[id]; held != nil {
 			r.AppliedIndex, r.Digest = held.DigestIndex, digestText(held.Digest)
 			r.BehindSince = g.behindSince[id]
+			if !held.SnapshotAt.IsZero() {
+				r.SnapshotAt = timestamppb.New(held.SnapshotAt)
+			}
 		} else {
 			r.Silent = true
 		}

@@ -143,6 +143,8 @@ type Member struct {
 	// clock is ahead of the median of the clocks that it compared.
 	DiskFree, DiskLow uint64
 	ClockOffset       *time.Duration
+	// BackupAt is when the node last sent a complete backup; zero if it never did.
+	BackupAt time.Time
 	// Answers says that the node answered in this round. Version, Groups, Quarantined, Conditions
 	// and Unreached are from its answer.
 	Answers bool

@@ -41,7 +41,7 @@ func (p *Pages) showCluster(v *visit) (content, error) {
 			g.Map(c.Shards, v.shardRow))),
 		g.If(len(moves) > 0, markup.Section("Moves", markup.List("moves", moves))),
 		transfer,
-		markup.Section("The cluster", clusterFacts(c)),
+		markup.Section("The cluster", v.clusterFacts(c)),
 	}}, nil
 }
 
@@ -63,7 +63,7 @@ func (v *visit) transferForm(c *belfryv1.GetClusterResponse) g.Node {
 }
 
 // clusterFacts shows the settings of the cluster, and what is true of it as a whole.
-func clusterFacts(c *belfryv1.GetClusterResponse) g.Node {
+func (v *visit) clusterFacts(c *belfryv1.GetClusterResponse) g.Node {
 	creates := "makes it"
 	if c.NoAutoCreate {
 		creates = "is refused"
@@ -74,7 +74,21 @@ func clusterFacts(c *belfryv1.GetClusterResponse) g.Node {
 		markup.Fact("Put into an unknown queue", creates),
 		markup.Fact("Format of the logs", format.Grouped(c.Format)), markup.Fact("Leader of the catalog",
 			c.Catalog.GetLeader()),
-		markup.Fact("Id", c.ClusterId))
+		markup.FactOf("Last backup", v.lastBackup(c.Nodes)), markup.Fact("Id", c.ClusterId))
+}
+
+// lastBackup says when a node last sent a complete backup.
+func (v *visit) lastBackup(nodes []*belfryv1.Node) g.Node {
+	var last *belfryv1.Node
+	for _, n := range nodes {
+		if n.BackupAt != nil && (last == nil || n.BackupAt.AsTime().After(last.BackupAt.AsTime())) {
+			last = n
+		}
+	}
+	if last == nil {
+		return g.Text("none, as far as the nodes that answer know")
+	}
+	return g.Group{v.when(last.BackupAt), g.Text(", " + v.clock.Relative(last.BackupAt) + ", from " + last.Name)}
 }
 
 // nodeRow shows a node. needed has the shards that would have no majority without it.

@@ -55,8 +55,9 @@ func (p *Pages) showNode(v *visit) (content, error) {
 				markup.Fact("Nodes reach it at", node.PeerAddress), markup.Fact("Zone", node.Zone), markup.Fact("Version",
 					node.Version),
 				markup.Fact("Disk free", diskFree(node)), markup.Fact("Clock", clockOffset(node)),
+				v.timeFact("Sent its last backup", node.BackupAt),
 				markup.Fact("Reads formats up to", format.Grouped(node.Format)), markup.Fact("Incarnation", node.Incarnation))),
-			markup.Section("Its replicas", nodeReplicas(c.Shards, node))),
+			markup.Section("Its replicas", v.nodeReplicas(c.Shards, node))),
 	}
 	if !p.cfg.ReadOnly {
 		body = append(body, markup.Section("Actions", v.nodeActions(node)))
@@ -94,7 +95,7 @@ func restartWord(needed []string) string {
 }
 
 // nodeReplicas shows which shards a node has, and how it takes part in each.
-func nodeReplicas(shards []*belfryv1.Shard, node *belfryv1.Node) g.Node {
+func (v *visit) nodeReplicas(shards []*belfryv1.Shard, node *belfryv1.Node) g.Node {
 	var rows []g.Node
 	for _, s := range shards {
 		for _, r := range s.Replicas {
@@ -111,6 +112,9 @@ func nodeReplicas(shards []*belfryv1.Shard, node *belfryv1.Node) g.Node {
 			state := g.Text(part)
 			if r.BehindSince != nil {
 				state = g.Group{state, bad(" behind")}
+			}
+			if r.SnapshotAt != nil {
+				state = g.Group{state, g.Text(", snapshot of "), v.when(r.SnapshotAt)}
 			}
 			rows = append(rows, markup.FactOf("Shard "+strconv.Itoa(int(s.Shard)), state))
 		}

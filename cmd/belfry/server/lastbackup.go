@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,25 +18,29 @@ import (
 // on an old backup with it.
 const lastBackupFile = "last-backup"
 
-// lastBackup reads and writes lastBackupFile. It implements admin.BackupTimes.
+// lastBackup is the time in lastBackupFile. It implements admin.BackupTimes.
 type lastBackup struct {
-	name   string
-	logger *slog.Logger
-	mu     sync.Mutex // two backups may end at once
+	name string
+	mu   sync.Mutex
+	at   time.Time
 }
 
-// newLastBackup returns the lastBackup of a data directory.
-func newLastBackup(cfg Config) *lastBackup {
-	return &lastBackup{name: filepath.Join(cfg.Dir, lastBackupFile), logger: cfg.Logger}
-}
-
-// Last implements admin.BackupTimes. An unreadable file does not prevent a start.
-func (b *lastBackup) Last() time.Time {
-	at, err := readTime(b.name)
-	if err != nil {
-		b.logger.Warn("when this node last sent a backup is not known until it sends the next", "error", err)
+// readLastBackup returns the lastBackup of a data directory. An unreadable file does not prevent a
+// start.
+func readLastBackup(cfg Config) *lastBackup {
+	b := &lastBackup{name: filepath.Join(cfg.Dir, lastBackupFile)}
+	var err error
+	if b.at, err = readTime(b.name); err != nil {
+		cfg.Logger.Warn("when this node last sent a backup is not known until it sends the next", "error", err)
 	}
-	return at
+	return b
+}
+
+// Last implements admin.BackupTimes.
+func (b *lastBackup) Last() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.at
 }
 
 // readTime returns the time in a file; zero if there is no file.
@@ -60,5 +63,6 @@ func readTime(name string) (time.Time, error) {
 func (b *lastBackup) Keep(at time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.at = at
 	return disk.ReplaceFile(disk.OSFS{}, b.name, []byte(at.UTC().Format(time.RFC3339)+"\n"))
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cmd/belfry/server"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // lastBackup returns what the metrics say of when a server last sent a backup; zero if they say
@@ -61,6 +62,10 @@ func TestLastBackupOutlivesARestart(t *testing.T) {
 	s = start(t, cfg)
 	if got := lastBackup(t, s); !got.Equal(want) {
 		t.Errorf("after a restart the last backup was sent at %v, want %v", got, want)
+	}
+	if got, err := admin(s).GetCluster(t.Context(), &belfryv1.GetClusterRequest{}); err != nil ||
+		!got.Nodes[0].BackupAt.AsTime().Equal(want) {
+		t.Errorf("after a restart the node says %v, %v; want a backup of %v", got, err, want)
 	}
 	stop(t, s)
 	if err := os.WriteFile(filepath.Join(cfg.Dir, "last-backup"), []byte("yesterday"), 0o600); err != nil {

@@ -121,6 +121,8 @@ type Server struct {
 	shutdown  *shutdownGuard
 	notReady  *notReadyServer
 	removal   *removalNotice
+	// lastBackup is known once the data directory is open.
+	lastBackup *lastBackup
 	// served is closed when serving has ended and serveErr is set; ended is closed then, or when the
 	// cluster has removed the node.
 	served, ended chan struct{}
@@ -222,6 +224,7 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 		// addresses, opens much later.
 		s.follow(ctx)
 	}
+	s.lastBackup = readLastBackup(cfg)
 	clocks := cluster.NewClocks()
 	nodeConfig, err := instrument(node.Config{
 		Dir: cfg.Dir, Lock: s.lock, Name: b.name, Incarnation: b.incarnation, Shards: b.shards, AcceptClock: cfg.AcceptClock,
@@ -243,7 +246,7 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 	s.cluster, err = cluster.Open(ctx, s.node, cluster.Config{
 		PeerAddr: b.self.PeerAddr, ClientAddr: b.self.ClientAddr, Zone: cfg.Zone, RequiresTokens: cfg.RootTokens != "",
 		Version: cfg.Version, Settings: cfg.Cluster, SteadyAfter: cfg.SteadyAfter, Directory: b.directory, Clocks: clocks,
-		Seeds: b.seeds, Departed: s.removal.receive, Logger: cfg.Logger,
+		Seeds: b.seeds, Departed: s.removal.receive, LastBackup: s.lastBackup.Last, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return fmt.Errorf("taking part in the cluster: %w", err)
@@ -304,7 +307,7 @@ func (s *Server) newEdge(cfg Config) (*rpc.Server, error) {
 		Node: c.Router(), Catalog: adapter.NewCatalog(c.Catalog), Cluster: adapter.NewCluster(c), Logger: cfg.Logger,
 		Audit: cfg.Audit, Registry: registry,
 		Name: c.Router().Status().Name, Address: s.listener.Addr().String(), Version: cfg.Version,
-		TLS: forClients(s.credentials), Authenticator: s.authenticator, Backups: newLastBackup(cfg),
+		TLS: forClients(s.credentials), Authenticator: s.authenticator, Backups: s.lastBackup,
 		MetricsQueuesMax: cfg.MetricsQueuesMax, ConnectionsMax: connectionsMax(openFilesMax()),
 		Local: local(cfg.Listen) && s.credentials == nil, LocalName: cfg.Advertise, Dashboard: dashboard,
 	})

@@ -123,12 +123,14 @@ func member(m cluster.MemberStatus) backend.Member {
 	}
 	out.Version, out.Quarantined, out.Conditions = m.Report.Version, m.Report.Quarantined, m.Report.Conditions
 	out.DiskFree, out.DiskLow, out.ClockOffset = m.Report.DiskFree, m.Report.DiskLow, m.Report.ClockOffset
+	out.BackupAt = m.Report.BackupAt
 	for i := range m.Report.Groups {
 		g := &m.Report.Groups[i]
 		out.Groups = append(out.Groups, node.GroupStatus{
 			RaftStatus: node.RaftStatus{
 				Group: g.Group, Serving: g.Serving, Voters: g.Voters, Nonvoters: g.Nonvoters, Term: g.Term,
 				CommitIndex: g.Commit, AppliedIndex: g.Applied, Digest: g.Digest, DigestIndex: g.DigestIndex,
+				SnapshotAt: g.SnapshotAt,
 			},
 			Clock: g.Clock, Jobs: int(g.Jobs), Restoring: g.Restoring,
 			ClockAhead: g.ClockAhead > 0, ClockAheadBy: g.ClockAhead,

@@ -2884,7 +2884,9 @@ type Node struct {
 	DiskFreeBytes uint64 `protobuf:"varint,15,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`
 	DiskLowBytes  uint64 `protobuf:"varint,16,opt,name=disk_low_bytes,json=diskLowBytes,proto3" json:"disk_low_bytes,omitempty"`
 	// How far its clock is ahead of the median of its own and other nodes' clocks, as it measured within the last minute. Not set if it compared none.
-	ClockOffset   *durationpb.Duration `protobuf:"bytes,17,opt,name=clock_offset,json=clockOffset,proto3" json:"clock_offset,omitempty"`
+	ClockOffset *durationpb.Duration `protobuf:"bytes,17,opt,name=clock_offset,json=clockOffset,proto3" json:"clock_offset,omitempty"`
+	// When it last sent a complete backup. Not set if it never did.
+	BackupAt      *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=backup_at,json=backupAt,proto3" json:"backup_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3034,6 +3036,13 @@ func (x *Node) GetDiskLowBytes() uint64 {
 func (x *Node) GetClockOffset() *durationpb.Duration {
 	if x != nil {
 		return x.ClockOffset
+	}
+	return nil
+}
+
+func (x *Node) GetBackupAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.BackupAt
 	}
 	return nil
 }
@@ -3355,7 +3364,9 @@ type Replica struct {
 	// The digest of the state at that index, 16 hexadecimal digits.
 	Digest string `protobuf:"bytes,6,opt,name=digest,proto3" json:"digest,omitempty"`
 	// Since when a voter has not had what its leader has, if that is some seconds.
-	BehindSince   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=behind_since,json=behindSince,proto3" json:"behind_since,omitempty"`
+	BehindSince *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=behind_since,json=behindSince,proto3" json:"behind_since,omitempty"`
+	// When its newest snapshot was written. Not set if it has none.
+	SnapshotAt    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=snapshot_at,json=snapshotAt,proto3" json:"snapshot_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3435,6 +3446,13 @@ func (x *Replica) GetDigest() string {
 func (x *Replica) GetBehindSince() *timestamppb.Timestamp {
 	if x != nil {
 		return x.BehindSince
+	}
+	return nil
+}
+
+func (x *Replica) GetSnapshotAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SnapshotAt
 	}
 	return nil
 }
@@ -5886,7 +5904,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x06advice\x18\x11 \x03(\tR\x06advice\"5\n" +
 	"\tShardMove\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\xe1\x04\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\x9a\x05\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x18\n" +
@@ -5907,7 +5925,8 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\funreached_by\x18\x0e \x03(\tR\vunreachedBy\x12&\n" +
 	"\x0fdisk_free_bytes\x18\x0f \x01(\x04R\rdiskFreeBytes\x12$\n" +
 	"\x0edisk_low_bytes\x18\x10 \x01(\x04R\fdiskLowBytes\x12<\n" +
-	"\fclock_offset\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\vclockOffset\"o\n" +
+	"\fclock_offset\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\vclockOffset\x127\n" +
+	"\tbackup_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\bbackupAt\"o\n" +
 	"\rNodeCondition\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
@@ -5933,7 +5952,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x06voters\x18\x03 \x03(\tR\x06voters\x12\x1c\n" +
 	"\tnonvoters\x18\x04 \x03(\tR\tnonvoters\x12.\n" +
 	"\breplicas\x18\x05 \x03(\v2\x12.belfry.v1.ReplicaR\breplicas\x125\n" +
-	"\bheard_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aheardAt\"\xe9\x01\n" +
+	"\bheard_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aheardAt\"\xa6\x02\n" +
 	"\aReplica\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x14\n" +
@@ -5941,7 +5960,9 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x06silent\x18\x04 \x01(\bR\x06silent\x12#\n" +
 	"\rapplied_index\x18\x05 \x01(\x04R\fappliedIndex\x12\x16\n" +
 	"\x06digest\x18\x06 \x01(\tR\x06digest\x12=\n" +
-	"\fbehind_since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vbehindSince\"\xab\x01\n" +
+	"\fbehind_since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vbehindSince\x12;\n" +
+	"\vsnapshot_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"snapshotAt\"\xab\x01\n" +
 	"\x10DrainNodeRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x1f\n" +
@@ -6316,100 +6337,102 @@ var file_belfry_v1_admin_proto_depIdxs = []int32{
 	74,  // 55: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
 	37,  // 56: belfry.v1.Node.conditions:type_name -> belfry.v1.NodeCondition
 	75,  // 57: belfry.v1.Node.clock_offset:type_name -> google.protobuf.Duration
-	74,  // 58: belfry.v1.NodeCondition.since:type_name -> google.protobuf.Timestamp
-	74,  // 59: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
-	40,  // 60: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
-	75,  // 61: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
-	40,  // 62: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
-	74,  // 63: belfry.v1.Catalog.heard_at:type_name -> google.protobuf.Timestamp
-	74,  // 64: belfry.v1.Replica.behind_since:type_name -> google.protobuf.Timestamp
-	36,  // 65: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
-	75,  // 66: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
-	75,  // 67: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	36,  // 68: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
-	79,  // 69: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
-	74,  // 70: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
-	55,  // 71: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
-	74,  // 72: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
-	74,  // 73: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
-	56,  // 74: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	56,  // 75: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	74,  // 76: belfry.v1.GetNamespaceResponse.as_of:type_name -> google.protobuf.Timestamp
-	56,  // 77: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
-	78,  // 78: belfry.v1.StartTaskRequest.state:type_name -> belfry.v1.JobState
-	74,  // 79: belfry.v1.StartTaskRequest.due_after:type_name -> google.protobuf.Timestamp
-	74,  // 80: belfry.v1.StartTaskRequest.due_before:type_name -> google.protobuf.Timestamp
-	1,   // 81: belfry.v1.StartTaskRequest.act:type_name -> belfry.v1.TaskAct
-	75,  // 82: belfry.v1.StartTaskRequest.delay:type_name -> google.protobuf.Duration
-	74,  // 83: belfry.v1.StartTaskRequest.due_at:type_name -> google.protobuf.Timestamp
-	73,  // 84: belfry.v1.StartTaskResponse.task:type_name -> belfry.v1.Task
-	73,  // 85: belfry.v1.GetTaskResponse.task:type_name -> belfry.v1.Task
-	73,  // 86: belfry.v1.ListTasksResponse.tasks:type_name -> belfry.v1.Task
-	73,  // 87: belfry.v1.StopTaskResponse.task:type_name -> belfry.v1.Task
-	78,  // 88: belfry.v1.Task.state:type_name -> belfry.v1.JobState
-	74,  // 89: belfry.v1.Task.due_after:type_name -> google.protobuf.Timestamp
-	74,  // 90: belfry.v1.Task.due_before:type_name -> google.protobuf.Timestamp
-	1,   // 91: belfry.v1.Task.act:type_name -> belfry.v1.TaskAct
-	74,  // 92: belfry.v1.Task.due_at:type_name -> google.protobuf.Timestamp
-	74,  // 93: belfry.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	74,  // 94: belfry.v1.Task.ended_at:type_name -> google.protobuf.Timestamp
-	13,  // 95: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
-	15,  // 96: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
-	17,  // 97: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
-	27,  // 98: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
-	29,  // 99: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
-	31,  // 100: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
-	33,  // 101: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
-	41,  // 102: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
-	43,  // 103: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
-	57,  // 104: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
-	59,  // 105: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
-	61,  // 106: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
-	63,  // 107: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
-	45,  // 108: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
-	47,  // 109: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
-	49,  // 110: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
-	51,  // 111: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
-	53,  // 112: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
-	6,   // 113: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
-	9,   // 114: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
-	11,  // 115: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
-	65,  // 116: belfry.v1.AdminService.StartTask:input_type -> belfry.v1.StartTaskRequest
-	67,  // 117: belfry.v1.AdminService.GetTask:input_type -> belfry.v1.GetTaskRequest
-	69,  // 118: belfry.v1.AdminService.ListTasks:input_type -> belfry.v1.ListTasksRequest
-	71,  // 119: belfry.v1.AdminService.StopTask:input_type -> belfry.v1.StopTaskRequest
-	2,   // 120: belfry.v1.AdminService.ListAudit:input_type -> belfry.v1.ListAuditRequest
-	14,  // 121: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
-	16,  // 122: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
-	18,  // 123: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
-	28,  // 124: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
-	30,  // 125: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
-	32,  // 126: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
-	34,  // 127: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
-	42,  // 128: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
-	44,  // 129: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
-	58,  // 130: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
-	60,  // 131: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
-	62,  // 132: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
-	64,  // 133: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
-	46,  // 134: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
-	48,  // 135: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
-	50,  // 136: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
-	52,  // 137: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
-	54,  // 138: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
-	7,   // 139: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
-	10,  // 140: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
-	12,  // 141: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
-	66,  // 142: belfry.v1.AdminService.StartTask:output_type -> belfry.v1.StartTaskResponse
-	68,  // 143: belfry.v1.AdminService.GetTask:output_type -> belfry.v1.GetTaskResponse
-	70,  // 144: belfry.v1.AdminService.ListTasks:output_type -> belfry.v1.ListTasksResponse
-	72,  // 145: belfry.v1.AdminService.StopTask:output_type -> belfry.v1.StopTaskResponse
-	3,   // 146: belfry.v1.AdminService.ListAudit:output_type -> belfry.v1.ListAuditResponse
-	121, // [121:147] is the sub-list for method output_type
-	95,  // [95:121] is the sub-list for method input_type
-	95,  // [95:95] is the sub-list for extension type_name
-	95,  // [95:95] is the sub-list for extension extendee
-	0,   // [0:95] is the sub-list for field type_name
+	74,  // 58: belfry.v1.Node.backup_at:type_name -> google.protobuf.Timestamp
+	74,  // 59: belfry.v1.NodeCondition.since:type_name -> google.protobuf.Timestamp
+	74,  // 60: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
+	40,  // 61: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
+	75,  // 62: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
+	40,  // 63: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
+	74,  // 64: belfry.v1.Catalog.heard_at:type_name -> google.protobuf.Timestamp
+	74,  // 65: belfry.v1.Replica.behind_since:type_name -> google.protobuf.Timestamp
+	74,  // 66: belfry.v1.Replica.snapshot_at:type_name -> google.protobuf.Timestamp
+	36,  // 67: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
+	75,  // 68: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
+	75,  // 69: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	36,  // 70: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
+	79,  // 71: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
+	74,  // 72: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
+	55,  // 73: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
+	74,  // 74: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
+	74,  // 75: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
+	56,  // 76: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	56,  // 77: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	74,  // 78: belfry.v1.GetNamespaceResponse.as_of:type_name -> google.protobuf.Timestamp
+	56,  // 79: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
+	78,  // 80: belfry.v1.StartTaskRequest.state:type_name -> belfry.v1.JobState
+	74,  // 81: belfry.v1.StartTaskRequest.due_after:type_name -> google.protobuf.Timestamp
+	74,  // 82: belfry.v1.StartTaskRequest.due_before:type_name -> google.protobuf.Timestamp
+	1,   // 83: belfry.v1.StartTaskRequest.act:type_name -> belfry.v1.TaskAct
+	75,  // 84: belfry.v1.StartTaskRequest.delay:type_name -> google.protobuf.Duration
+	74,  // 85: belfry.v1.StartTaskRequest.due_at:type_name -> google.protobuf.Timestamp
+	73,  // 86: belfry.v1.StartTaskResponse.task:type_name -> belfry.v1.Task
+	73,  // 87: belfry.v1.GetTaskResponse.task:type_name -> belfry.v1.Task
+	73,  // 88: belfry.v1.ListTasksResponse.tasks:type_name -> belfry.v1.Task
+	73,  // 89: belfry.v1.StopTaskResponse.task:type_name -> belfry.v1.Task
+	78,  // 90: belfry.v1.Task.state:type_name -> belfry.v1.JobState
+	74,  // 91: belfry.v1.Task.due_after:type_name -> google.protobuf.Timestamp
+	74,  // 92: belfry.v1.Task.due_before:type_name -> google.protobuf.Timestamp
+	1,   // 93: belfry.v1.Task.act:type_name -> belfry.v1.TaskAct
+	74,  // 94: belfry.v1.Task.due_at:type_name -> google.protobuf.Timestamp
+	74,  // 95: belfry.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	74,  // 96: belfry.v1.Task.ended_at:type_name -> google.protobuf.Timestamp
+	13,  // 97: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
+	15,  // 98: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
+	17,  // 99: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
+	27,  // 100: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
+	29,  // 101: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
+	31,  // 102: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
+	33,  // 103: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
+	41,  // 104: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
+	43,  // 105: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
+	57,  // 106: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
+	59,  // 107: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
+	61,  // 108: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
+	63,  // 109: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
+	45,  // 110: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
+	47,  // 111: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
+	49,  // 112: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
+	51,  // 113: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
+	53,  // 114: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
+	6,   // 115: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
+	9,   // 116: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
+	11,  // 117: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
+	65,  // 118: belfry.v1.AdminService.StartTask:input_type -> belfry.v1.StartTaskRequest
+	67,  // 119: belfry.v1.AdminService.GetTask:input_type -> belfry.v1.GetTaskRequest
+	69,  // 120: belfry.v1.AdminService.ListTasks:input_type -> belfry.v1.ListTasksRequest
+	71,  // 121: belfry.v1.AdminService.StopTask:input_type -> belfry.v1.StopTaskRequest
+	2,   // 122: belfry.v1.AdminService.ListAudit:input_type -> belfry.v1.ListAuditRequest
+	14,  // 123: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
+	16,  // 124: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
+	18,  // 125: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
+	28,  // 126: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
+	30,  // 127: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
+	32,  // 128: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
+	34,  // 129: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
+	42,  // 130: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
+	44,  // 131: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
+	58,  // 132: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
+	60,  // 133: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
+	62,  // 134: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
+	64,  // 135: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
+	46,  // 136: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
+	48,  // 137: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
+	50,  // 138: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
+	52,  // 139: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
+	54,  // 140: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
+	7,   // 141: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
+	10,  // 142: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
+	12,  // 143: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
+	66,  // 144: belfry.v1.AdminService.StartTask:output_type -> belfry.v1.StartTaskResponse
+	68,  // 145: belfry.v1.AdminService.GetTask:output_type -> belfry.v1.GetTaskResponse
+	70,  // 146: belfry.v1.AdminService.ListTasks:output_type -> belfry.v1.ListTasksResponse
+	72,  // 147: belfry.v1.AdminService.StopTask:output_type -> belfry.v1.StopTaskResponse
+	3,   // 148: belfry.v1.AdminService.ListAudit:output_type -> belfry.v1.ListAuditResponse
+	123, // [123:149] is the sub-list for method output_type
+	97,  // [97:123] is the sub-list for method input_type
+	97,  // [97:97] is the sub-list for extension type_name
+	97,  // [97:97] is the sub-list for extension extendee
+	0,   // [0:97] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_admin_proto_init() }
