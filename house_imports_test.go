@@ -950,8 +950,8 @@ var importTable = []importRow{
 	{
 		dir: "cmd/belfry/cli/daemon",
 		may: []string{
-			"access/certs", "cluster", "cluster/catalog", "cmd/belfry/bridge", "cmd/belfry/cli", "cmd/belfry/cli/flag",
-			"cmd/belfry/cli/render", "cmd/belfry/server", "node", "node/storage/disk", "rpc", "rpc/metrics", "rpc/ui",
+			"access/certs", "cluster", "cluster/catalog", "cluster/placement", "cmd/belfry/bridge", "cmd/belfry/cli",
+			"cmd/belfry/cli/flag", "cmd/belfry/cli/render", "cmd/belfry/server", "node", "node/storage/disk", "rpc", "rpc/metrics", "rpc/ui",
 		},
 		external: []string{"github.com/spf13", "google.golang.org/protobuf"},
 		reason:   "serve and recover turn settings into a server's configuration, and work on its files",
@@ -997,7 +997,7 @@ var importTable = []importRow{
 	{
 		dir: "cmd/belfry/server",
 		may: []string{
-			"access/certs", "access/tokens", "cluster", "cluster/catalog", "cluster/gossip", "fsm", "node",
+			"access/certs", "access/tokens", "cluster", "cluster/catalog", "cluster/gossip", "cluster/placement", "fsm", "node",
 			"node/admit", "node/clock", "node/identity", "node/journal", "node/peer", "node/storage/disk", "rpc",
 			"rpc/backend/adapter", "rpc/portcheck",
 		},
@@ -1012,7 +1012,9 @@ var importTable = []importRow{
 	},
 	{
 		dir:     "cmd/belfry/bridge",
-		may:     []string{"client", "mirror/...", "cmd/belfry/cli", "cmd/belfry/cli/flag", "cmd/belfry/server"},
+		may: []string{
+			"client", "cluster/placement", "mirror/...", "cmd/belfry/cli", "cmd/belfry/cli/flag", "cmd/belfry/server",
+		},
 		testMay: []string{"cmd/belfry/cli/clitest"},
 		external: []string{"github.com/spf13", "google.golang.org/protobuf", "connectrpc.com", "github.com/redis/go-redis",
 			"github.com/prometheus"},

@@ -76,6 +76,27 @@ type ClusterNode struct {
 	// ClockOffset is how far the node's clock is ahead of the median of all clocks; nil if it has
 	// compared none in the last minute.
 	ClockOffset *time.Duration
+	// Mirrored are the queues of Redisson that the node bridges.
+	Mirrored []MirroredQueue
+}
+
+// A MirroredQueue is what a node's bridge between a queue of Redisson and one of Belfry has done since
+// the node started. One node at a time does the work for a queue, and the others wait.
+type MirroredQueue struct {
+	// RedisQueue is the name that Redisson gives the queue, Queue that of Belfry.
+	RedisQueue, Queue string
+	// Waits tells people what the bridge waits for; empty while it works.
+	Waits string
+	// Came are entries that came from Redis, Delivered are due jobs put on Redisson's ready list. Dead
+	// are due jobs for which Redisson has no form, SetAside entries that Belfry cannot take. Failed
+	// counts bridges that ended with an error and began again.
+	Came, Delivered, Dead, SetAside, Failed int
+	// Left is how many entries Redis had at the last look, at LookedAt. The first of them was or is due
+	// at EarliestDueAt. The times are zero if there was none.
+	Left                    int
+	LookedAt, EarliestDueAt time.Time
+	// Lateness is how late the last job came on the ready list.
+	Lateness time.Duration
 }
 
 // A NodeCondition is one trouble of one node.
@@ -164,11 +185,22 @@ func nodeOf(n *belfryv1.Node) ClusterNode {
 		Version: n.GetVersion(), Zone: n.GetZone(), Draining: n.GetDraining(),
 		State:    strings.TrimPrefix(n.GetState().String(), "NODE_STATE_"),
 		Replicas: int(n.GetReplicas()), Leads: int(n.GetLeads()), Format: int(n.GetFormat()),
+		Mirrored:    each(n.GetMirrored(), mirroredOf),
 		SilentSince: timeOf(n.GetSilentSince()), UnreachedBy: n.GetUnreachedBy(), BackupAt: timeOf(n.GetBackupAt()),
 		DiskFree: n.GetDiskFreeBytes(), DiskLow: n.GetDiskLowBytes(), ClockOffset: durationOf(n.GetClockOffset()),
 		Conditions: each(n.GetConditions(), func(c *belfryv1.NodeCondition) NodeCondition {
 			return NodeCondition{Kind: c.GetKind(), Message: c.GetMessage(), Since: timeOf(c.GetSince())}
 		}),
+	}
+}
+
+// mirroredOf reads what a bridge has done off the wire.
+func mirroredOf(q *belfryv1.MirroredQueue) MirroredQueue {
+	return MirroredQueue{
+		RedisQueue: q.GetRedisQueue(), Queue: q.GetQueue(), Waits: q.GetWaits(), Came: int(q.GetCame()),
+		Delivered: int(q.GetDelivered()), Dead: int(q.GetDead()), SetAside: int(q.GetSetAside()),
+		Failed: int(q.GetFailed()), Left: int(q.GetLeft()), LookedAt: timeOf(q.GetLookedAt()),
+		EarliestDueAt: timeOf(q.GetEarliestDueAt()), Lateness: q.GetLateness().AsDuration(),
 	}
 }
 

@@ -63,10 +63,10 @@ func New(addrs string, opts ...Option) (*Client, error) {
 		return nil, err
 	}
 	if cfg.name == "" {
-		cfg.name = defaultName()
+		cfg.name = transport.DefaultName()
 	}
-	if err := checkName(cfg.name); err != nil {
-		return nil, err
+	if err := transport.CheckName(cfg.name); err != nil {
+		return nil, invalidError("WithName: %s", err)
 	}
 	if i := slices.IndexFunc(urls, cfg.token.Exposes); i >= 0 {
 		return nil, invalidError("the address %s would have the token for everybody on the way to read; want https://",

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/belfrydb/belfry/client/internal/transport"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/stream"
 )
@@ -26,7 +27,7 @@ func TestCallsCarryTheName(t *testing.T) {
 			mu.Unlock()
 			fake.ServeHTTP(w, r)
 		}))
-		for name, want := range map[string]string{"": defaultName(), "mailer-7": "mailer-7"} {
+		for name, want := range map[string]string{"": transport.DefaultName(), "mailer-7": "mailer-7"} {
 			c, err := New("http://127.0.0.1:7400", WithDialer(n.dial), WithName(name))
 			if err != nil {
 				t.Fatal(err)
@@ -53,7 +54,8 @@ func TestCallsCarryTheName(t *testing.T) {
 
 // TestNames: the default name is valid, and a name that servers would refuse is refused at once.
 func TestNames(t *testing.T) {
-	if name := defaultName(); checkName(name) != nil || !strings.HasSuffix(name, fmt.Sprintf("-%d", os.Getpid())) {
+	name := transport.DefaultName()
+	if transport.CheckName(name) != nil || !strings.HasSuffix(name, fmt.Sprintf("-%d", os.Getpid())) {
 		t.Errorf("the default is %q", name)
 	}
 	for name, want := range map[string]string{

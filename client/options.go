@@ -6,12 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"connectrpc.com/connect"
 	"go.opentelemetry.io/otel/trace"
@@ -90,30 +86,6 @@ func WithTokenFile(name string) Option {
 // not be unique. The default is the name of the host and the number of the process.
 func WithName(name string) Option {
 	return optionFunc(func(c *config) { c.name = name })
-}
-
-// nameBytesMax is the most that servers accept of a name.
-const nameBytesMax = 64
-
-// defaultName is the name of a process without [WithName].
-func defaultName() string {
-	host, err := os.Hostname()
-	if err != nil || checkName(host) != nil {
-		host = "unknown"
-	}
-	process := "-" + strconv.Itoa(os.Getpid())
-	return strings.ToValidUTF8(host[:min(len(host), nameBytesMax-len(process))], "") + process
-}
-
-// checkName returns an error if servers would refuse the name.
-func checkName(name string) error {
-	switch {
-	case len(name) > nameBytesMax:
-		return invalidError("WithName: %d bytes; the limit is %d", len(name), nameBytesMax)
-	case !utf8.ValidString(name), strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return invalidError("WithName: %q has characters that cannot be printed", name)
-	}
-	return nil
 }
 
 // WithLogger makes workers log to l at level warn. The default is [slog.Default]; a logger with

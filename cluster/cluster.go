@@ -48,6 +48,9 @@ type Config struct {
 	// LastBackup returns when this node last sent a complete backup, zero for never. It must return at
 	// once. Nil stands for a node that sends none.
 	LastBackup func() time.Time
+	// Mirrored returns what the node's bridges to Redis have done. It must return at once. Nil stands for
+	// a node that has none.
+	Mirrored func() []placement.MirroredQueue
 	// Departed is called once if this node has left its cluster for good: the node should end. It
 	// must return soon. It may be nil.
 	Departed func(*catalog.DepartedError)
@@ -79,6 +82,9 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 	st := n.Status()
 	if cfg.Directory == nil {
 		cfg.Directory = NewDirectory()
+	}
+	if cfg.Mirrored == nil {
+		cfg.Mirrored = func() []placement.MirroredQueue { return nil }
 	}
 	if cfg.LastBackup == nil {
 		cfg.LastBackup = func() time.Time { return time.Time{} }
@@ -342,7 +348,7 @@ func (m *members) self() placement.Report {
 		ServerID: st.ServerID, Process: m.process, Version: m.config.Version, Format: fsm.LatestFormat,
 		Quarantined: st.Quarantined, Leaving: st.Leaving, Conditions: st.Conditions, Placement: m.placement.Load(),
 		DiskFree: st.DiskFreeBytes, DiskLow: st.DiskLowBytes, ClockOffset: clockOffset(m.host.Clocks()),
-		BackupAt: m.config.LastBackup(),
+		BackupAt: m.config.LastBackup(), Mirrored: m.config.Mirrored(),
 	}
 	for _, lost := range m.peers.Reachability().Unreached() {
 		r.Unreached = append(r.Unreached, placement.Unreached{

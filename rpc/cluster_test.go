@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
@@ -597,6 +599,9 @@ func TestNodesTellOfThemselves(t *testing.T) {
 	f := healthyCluster()
 	f.members[1].DiskFree, f.members[1].DiskLow, f.members[1].ClockOffset = 7000, 500, new(-3*time.Millisecond)
 	at := time.Date(2026, 1, 31, 3, 0, 0, 0, time.UTC)
+	f.members[1].Mirrored = []backend.MirroredQueue{{RedisQueue: "Orders:old", Queue: "orders",
+		Waits: "redis is away", Came: 12345, Delivered: 2, Dead: 3, SetAside: 4, Failed: 5, Left: 6,
+		Looked: at, Earliest: at, Lateness: time.Second}}
 	f.members[1].BackupAt, f.members[1].Groups[0].SnapshotAt = at, at.Add(time.Hour)
 	served := serve(t, withDashboard, func(c *Config) { c.Cluster = f })
 	_, a := served.bothClients()
@@ -617,8 +622,15 @@ func TestNodesTellOfThemselves(t *testing.T) {
 			t.Errorf("a replica says %v", r)
 		}
 	}
+	want := &belfryv1.MirroredQueue{RedisQueue: "Orders:old", Queue: "orders", Waits: "redis is away", Came: 12345,
+		Delivered: 2, Dead: 3, SetAside: 4, Failed: 5, Left: 6, LookedAt: timestamppb.New(at),
+		EarliestDueAt: timestamppb.New(at), Lateness: durationpb.New(time.Second)}
+	if diff := cmp.Diff([]*belfryv1.MirroredQueue{want}, got.Nodes[1].Mirrored, protocmp.Transform()); diff != "" {
+		t.Errorf("bridges (-want +got):\n%s", diff)
+	}
 	for page, shows := range map[string]string{
-		"/ui/cluster": ", from n2<", "/ui/node?name=n2": ", snapshot of <time datetime=\"2026-01-31T04:00:00Z\"",
+		"/ui/cluster": ", from n2<", "/ui/cluster?": "waits: redis is away</td>",
+		"/ui/node?name=n2": ", snapshot of <time datetime=\"2026-01-31T04:00:00Z\"",
 	} {
 		if got := served.send(http.MethodGet, page, ""); !strings.Contains(got.body, shows) {
 			t.Errorf("%s does not show %q:\n%s", page, shows, got.body)

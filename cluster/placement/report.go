@@ -40,6 +40,31 @@ type GroupReport struct {
 	SnapshotAt time.Time `json:"snapshotAt,omitzero"`
 }
 
+// MirroredQueue is what a node's bridge between a queue of Redisson and one of Belfry has done since
+// the node started. Counts are of this node: another one may do the work.
+type MirroredQueue struct {
+	// RedisQueue is the name that Redisson gives the queue, Queue that of Belfry.
+	RedisQueue string `json:"redisQueue"`
+	Queue      string `json:"queue"`
+	// Waits says what the bridge waits for, for people; empty while it works.
+	Waits string `json:"waits,omitempty"`
+	// Came are entries that came from Redis, Delivered are due jobs put on Redisson's ready list. Dead
+	// are due jobs for which Redisson has no form. SetAside are entries that Belfry cannot take. Failed
+	// counts bridges that ended with an error and began again.
+	Came      uint64 `json:"came,omitempty"`
+	Delivered uint64 `json:"delivered,omitempty"`
+	Dead      uint64 `json:"dead,omitempty"`
+	SetAside  uint64 `json:"setAside,omitempty"`
+	Failed    uint64 `json:"failed,omitempty"`
+	// Left is how many entries Redis had at the last look, at the time Looked. The first of them was or
+	// is due at Earliest. Both times are zero if there was none.
+	Left     uint64    `json:"left,omitempty"`
+	Looked   time.Time `json:"looked,omitzero"`
+	Earliest time.Time `json:"earliest,omitzero"`
+	// Lateness is how late the last job came on the ready list.
+	Lateness time.Duration `json:"latenessNanos,omitempty"`
+}
+
 // Report is a node's report of itself.
 type Report struct {
 	ServerID string `json:"serverId"`
@@ -65,6 +90,8 @@ type Report struct {
 	ClockOffset *time.Duration `json:"clockOffsetNanos,omitempty"`
 	// BackupAt is when the node last sent a complete backup; zero if it never did.
 	BackupAt time.Time `json:"backupAt,omitzero"`
+	// Mirrored are the queues of Redisson that the node bridges.
+	Mirrored []MirroredQueue `json:"mirrored,omitempty"`
 	// Unreached are the nodes that this node cannot connect to.
 	Unreached []Unreached `json:"unreached,omitempty"`
 	// Placement is reported by the node that leads the catalog.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -40,6 +41,13 @@ func TestServeMirror(t *testing.T) {
 	through("first")
 	nodes := map[string]*process{"n1": n1, "n2": n2, "n3": n3}
 	holder := awaitHolder(t, nodes, 1)
+	awaitCluster(t, n1, "one node that works while the others wait", func(_ int, c *belfryv1.GetClusterResponse) bool {
+		return !slices.ContainsFunc(c.Nodes, func(n *belfryv1.Node) bool {
+			return len(n.Mirrored) != 1 || n.Mirrored[0].Queue != "shop/orders" ||
+				(n.Mirrored[0].Waits == "") != (n.Name == holder) || (n.Mirrored[0].Came == 1) != (n.Name == holder) ||
+				(n.Mirrored[0].LookedAt != nil) != (n.Name == holder)
+		})
+	})
 	nodes[holder].signal(syscall.SIGKILL)
 	nodes[holder].end()
 	delete(nodes, holder)

@@ -169,10 +169,7 @@ func (v *clusterView) wire() *belfryv1.GetClusterResponse {
 	if c := &v.catalog; len(c.Voters) > 0 {
 		out.Catalog = &belfryv1.Catalog{
 			Leader: c.leaderName(), Term: c.Term, Voters: backend.NodeNames(c.Voters), Nonvoters: backend.NodeNames(c.Nonvoters),
-			Replicas: c.wireReplicas(),
-		}
-		if !v.heard.IsZero() {
-			out.Catalog.HeardAt = timestamppb.New(v.heard)
+			Replicas: c.wireReplicas(), HeardAt: wireTime(v.heard),
 		}
 	}
 	return out
@@ -185,16 +182,13 @@ func (v *clusterView) wireNode(m *backend.Member) *belfryv1.Node {
 		Name: m.Name, Incarnation: incarnation, Address: m.ClientAddr, PeerAddress: m.PeerAddr, Zone: m.Zone,
 		Version: m.Version, Format: uint32(m.Format),
 		Draining: m.Draining, State: belfryv1.NodeState_NODE_STATE_LIVE,
-		DiskFreeBytes: m.DiskFree, DiskLowBytes: m.DiskLow,
+		DiskFreeBytes: m.DiskFree, DiskLowBytes: m.DiskLow, BackupAt: wireTime(m.BackupAt), SilentSince: wireTime(m.SilentSince),
 	}
-	if !m.BackupAt.IsZero() {
-		out.BackupAt = timestamppb.New(m.BackupAt)
+	for i := range m.Mirrored {
+		out.Mirrored = append(out.Mirrored, wireMirrored(&m.Mirrored[i]))
 	}
 	if m.ClockOffset != nil {
 		out.ClockOffset = durationpb.New(*m.ClockOffset)
-	}
-	if !m.SilentSince.IsZero() {
-		out.SilentSince = timestamppb.New(m.SilentSince)
 	}
 	switch {
 	case !m.Answers:
@@ -226,6 +220,23 @@ func (g *groupView) leaderName() string {
 	return g.leader.Name
 }
 
+// wireTime converts a time; one that is zero is not set.
+func wireTime(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// wireMirrored converts what a bridge has done.
+func wireMirrored(q *backend.MirroredQueue) *belfryv1.MirroredQueue {
+	return &belfryv1.MirroredQueue{
+		RedisQueue: q.RedisQueue, Queue: q.Queue, Waits: q.Waits, Came: q.Came, Delivered: q.Delivered, Dead: q.Dead,
+		SetAside: q.SetAside, Failed: q.Failed, Left: q.Left, LookedAt: wireTime(q.Looked),
+		EarliestDueAt: wireTime(q.Earliest), Lateness: durationpb.New(q.Lateness),
+	}
+}
+
 // wireReplicas converts the replicas of the members, voters first.
 func (g *groupView) wireReplicas() (all []*belfryv1.Replica) {
 	for i, id := range slices.Concat(g.Voters, g.Nonvoters) {
@@ -233,10 +244,7 @@ func (g *groupView) wireReplicas() (all []*belfryv1.Replica) {
 		r.Node, r.Incarnation = backend.SplitServer(id)
 		if held := g.held[id]; held != nil {
 			r.AppliedIndex, r.Digest = held.DigestIndex, digestText(held.Digest)
-			r.BehindSince = g.behindSince[id]
-			if !held.SnapshotAt.IsZero() {
-				r.SnapshotAt = timestamppb.New(held.SnapshotAt)
-			}
+			r.BehindSince, r.SnapshotAt = g.behindSince[id], wireTime(held.SnapshotAt)
 		} else {
 			r.Silent = true
 		}

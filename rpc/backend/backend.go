@@ -145,6 +145,8 @@ type Member struct {
 	ClockOffset       *time.Duration
 	// BackupAt is when the node last sent a complete backup; zero if it never did.
 	BackupAt time.Time
+	// Mirrored are the queues of Redisson that the node bridges.
+	Mirrored []MirroredQueue
 	// Answers says that the node answered in this round. Version, Groups, Quarantined, Conditions
 	// and Unreached are from its answer.
 	Answers bool
@@ -165,6 +167,25 @@ type Member struct {
 	// Behind has the groups in which the node is a voter, and has been behind the leader for some
 	// seconds.
 	Behind []BehindReplica
+}
+
+// MirroredQueue is what a node's bridge between a queue of Redisson and one of Belfry has done since
+// the node started.
+type MirroredQueue struct {
+	// RedisQueue is the name that Redisson gives the queue, Queue that of Belfry.
+	RedisQueue, Queue string
+	// Waits says what the bridge waits for, for people; empty while it works.
+	Waits string
+	// Came are entries that came from Redis, Delivered are due jobs put on Redisson's ready list. Dead
+	// are due jobs for which Redisson has no form. SetAside are entries that Belfry cannot take. Failed
+	// counts bridges that ended with an error and began again.
+	Came, Delivered, Dead, SetAside, Failed uint64
+	// Left is how many entries Redis had at the last look, at the time Looked. The first of them was or
+	// is due at Earliest. Both times are zero if there was none.
+	Left             uint64
+	Looked, Earliest time.Time
+	// Lateness is how late the last job came on the ready list.
+	Lateness time.Duration
 }
 
 // UnreachedNode is a node to which another one cannot connect.

@@ -40,7 +40,7 @@ func (p *Pages) showCluster(v *visit) (content, error) {
 			"Applied", "Clock"),
 			g.Map(c.Shards, v.shardRow))),
 		g.If(len(moves) > 0, markup.Section("Moves", markup.List("moves", moves))),
-		transfer,
+		transfer, v.mirrored(c.Nodes),
 		markup.Section("The cluster", v.clusterFacts(c)),
 	}}, nil
 }
@@ -89,6 +89,28 @@ func (v *visit) lastBackup(nodes []*belfryv1.Node) g.Node {
 		return g.Text("none, as far as the nodes that answer know")
 	}
 	return g.Group{v.when(last.BackupAt), g.Text(", " + v.clock.Relative(last.BackupAt) + ", from " + last.Name)}
+}
+
+// mirrored shows the queues of Redisson that nodes bridge; nothing if there are none.
+func (v *visit) mirrored(nodes []*belfryv1.Node) g.Node {
+	var rows g.Group
+	for _, n := range nodes {
+		for _, q := range n.Mirrored {
+			state := g.Text("works")
+			if q.Waits != "" {
+				state = g.Text("waits: " + q.Waits)
+			}
+			rows = append(rows, h.Tr(h.Th(h.Scope("row"), g.Text(q.RedisQueue)),
+				h.Td(markup.Link(markup.Query("queue", "queue", q.Queue), q.Queue)), h.Td(g.Text(n.Name)), h.Td(state),
+				markup.Number(format.Grouped(q.Came)), markup.Number(format.Grouped(q.Delivered)),
+				markup.Number(format.Grouped(q.Dead)), markup.Number(format.Grouped(q.SetAside)),
+				markup.Number(format.Grouped(q.Failed)), markup.Number(format.Grouped(q.Left)), h.Td(v.when(q.LookedAt)),
+				h.Td(v.when(q.EarliestDueAt)), h.Td(g.Text(format.Duration(q.Lateness)))))
+		}
+	}
+	return g.If(rows != nil, markup.Section("Mirrored from Redis", markup.Grid("Mirrored from Redis",
+		markup.Headings("Queue of Redis", "Queue", "Node", "State", "Came", "Delivered", "Dead", "Set aside", "Failures",
+			"Left in Redis", "Looked", "First due", "Lateness"), rows)))
 }
 
 // nodeRow shows a node. needed has the shards that would have no majority without it.

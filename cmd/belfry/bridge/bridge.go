@@ -155,7 +155,8 @@ func Start(ctx context.Context, s *Settings, through *server.Server, all []mirro
 	var group sync.WaitGroup
 	for _, o := range all {
 		log := log.With(slog.String("redis_queue", o.RedisQueue))
-		o.Notice = warnings(log)
+		warn := warnings(log)
+		o.Notice = func(why error) { warn(why); meters.wait(o.RedisQueue, why) }
 		o.Progress = func(n mirror.BridgeCounts) { meters.Update(o.RedisQueue, n) }
 		group.Go(func() {
 			keepBridging(ctx, o.RedisQueue, meters, log, func() error { return mirror.Bridge(ctx, r, c, o) })
@@ -178,7 +179,7 @@ func keepBridging(ctx context.Context, queue string, meters *Meters, log *slog.L
 		if ctx.Err() != nil {
 			return
 		}
-		meters.countEnd(queue)
+		meters.countEnd(queue, err)
 		log.Error("mirror: ended, and begins again", slog.Duration("in", retryAfter), slog.Any("error", err))
 		select {
 		case <-time.After(retryAfter):

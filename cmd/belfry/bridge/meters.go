@@ -1,11 +1,13 @@
 package bridge
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/belfrydb/belfry/cluster/placement"
 	"github.com/belfrydb/belfry/mirror"
 )
 
@@ -15,6 +17,7 @@ type Meters struct {
 	mu     sync.Mutex
 	counts map[string]mirror.BridgeCounts // by the name that Redisson gives the queue
 	ends   map[string]int64               // how many bridges of it ended
+	waits  map[string]string              // what a bridge waits for
 	// Blind is set for a bridge that leaves entries in Redis and does not read them: their number is
 	// unknown.
 	Blind bool
@@ -35,6 +38,7 @@ func NewMeters(queues ...string) *Meters {
 	return &Meters{
 		counts:      counts,
 		ends:        map[string]int64{},
+		waits:       map[string]string{},
 		claimed:     desc("claimed_total", "Entries claimed in Redis."),
 		committed:   desc("committed_total", "Claimed entries that Belfry answered for."),
 		repeated:    desc("repeated_total", "Of those, the ones that Belfry had already."),
@@ -68,13 +72,39 @@ func (m *Meters) Update(queue string, n mirror.BridgeCounts) {
 		n.In.Looked = m.counts[queue].In.Looked
 	}
 	m.counts[queue] = n
+	delete(m.waits, queue)
 }
 
-// countEnd counts a bridge that ended with an error.
-func (m *Meters) countEnd(queue string) {
+// wait notes what the bridge of a queue waits for, until it is updated.
+func (m *Meters) wait(queue string, why error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waits[queue] = why.Error()
+}
+
+// Mirrored returns what the bridges have done, for a node's report.
+func (m *Meters) Mirrored(bridged []mirror.BridgeOptions) (all []placement.MirroredQueue) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range bridged {
+		o := &bridged[i]
+		n := m.counts[o.RedisQueue]
+		all = append(all, placement.MirroredQueue{
+			RedisQueue: o.RedisQueue, Queue: cmp.Or(o.Queue, o.RedisQueue), Waits: m.waits[o.RedisQueue],
+			Came: uint64(n.In.Committed), Delivered: uint64(n.Out), Dead: uint64(n.Dead), SetAside: uint64(n.In.SetAside),
+			Failed: uint64(m.ends[o.RedisQueue]), Left: uint64(n.In.Left), Looked: n.In.Looked, Earliest: n.In.Earliest,
+			Lateness: n.Lateness,
+		})
+	}
+	return all
+}
+
+// countEnd counts a bridge that ended with an error. Until it begins again, it waits because of that.
+func (m *Meters) countEnd(queue string, why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ends[queue]++
+	m.waits[queue] = why.Error()
 }
 
 // Describe implements prometheus.Collector.

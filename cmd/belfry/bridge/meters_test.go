@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/belfrydb/belfry/cluster/placement"
 	"github.com/belfrydb/belfry/mirror"
 )
 
@@ -66,6 +68,19 @@ func TestBridgeThatKeepsEnding(t *testing.T) {
 			stop()
 			return ctx.Err()
 		})
+		meters.wait("orders", errors.New("another one has it"))
+		want := []placement.MirroredQueue{{RedisQueue: "orders", Queue: "shop/orders", Waits: "another one has it", Failed: 3,
+			Looked: began}}
+		bridged := []mirror.BridgeOptions{{RedisQueue: "orders", Queue: "shop/orders"}}
+		if got := meters.Mirrored(bridged); !slices.Equal(got, want) {
+			t.Errorf("the status is %+v, want %+v", got, want)
+		}
+		meters.Update("orders", mirror.BridgeCounts{Out: 7})
+		want[0].Waits, want[0].Delivered = "", 7
+		if got := meters.Mirrored(bridged); !slices.Equal(got, want) {
+			t.Errorf("once it works the status is %+v, want %+v", got, want)
+		}
+		meters.Update("orders", mirror.BridgeCounts{})
 		shows := map[string]float64{}
 		families, err := registry.Gather()
 		if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/cluster/gossip"
+	"github.com/belfrydb/belfry/cluster/placement"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/rpc"
@@ -77,6 +78,8 @@ type Config struct {
 	Version string
 	// Collectors are metrics to export besides those of the node and of the process.
 	Collectors []prometheus.Collector
+	// Mirrored returns what the process's bridges to Redis have done; nil if there are none.
+	Mirrored func() []placement.MirroredQueue
 	// MetricsQueuesMax is MetricsQueuesMax of rpc.Config.
 	MetricsQueuesMax int
 	// Dashboard says what of the dashboard is served. Its secret is made from the gossip keys.
@@ -246,7 +249,8 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 	s.cluster, err = cluster.Open(ctx, s.node, cluster.Config{
 		PeerAddr: b.self.PeerAddr, ClientAddr: b.self.ClientAddr, Zone: cfg.Zone, RequiresTokens: cfg.RootTokens != "",
 		Version: cfg.Version, Settings: cfg.Cluster, SteadyAfter: cfg.SteadyAfter, Directory: b.directory, Clocks: clocks,
-		Seeds: b.seeds, Departed: s.removal.receive, LastBackup: s.lastBackup.Last, Logger: cfg.Logger,
+		Seeds: b.seeds, Departed: s.removal.receive, LastBackup: s.lastBackup.Last, Mirrored: cfg.Mirrored,
+		Logger: cfg.Logger,
 	})
 	if err != nil {
 		return fmt.Errorf("taking part in the cluster: %w", err)

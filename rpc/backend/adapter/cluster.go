@@ -124,6 +124,9 @@ func member(m cluster.MemberStatus) backend.Member {
 	out.Version, out.Quarantined, out.Conditions = m.Report.Version, m.Report.Quarantined, m.Report.Conditions
 	out.DiskFree, out.DiskLow, out.ClockOffset = m.Report.DiskFree, m.Report.DiskLow, m.Report.ClockOffset
 	out.BackupAt = m.Report.BackupAt
+	for _, q := range m.Report.Mirrored {
+		out.Mirrored = append(out.Mirrored, backend.MirroredQueue(q))
+	}
 	for i := range m.Report.Groups {
 		g := &m.Report.Groups[i]
 		out.Groups = append(out.Groups, node.GroupStatus{

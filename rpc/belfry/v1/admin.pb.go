@@ -2886,7 +2886,9 @@ type Node struct {
 	// How far its clock is ahead of the median of its own and other nodes' clocks, as it measured within the last minute. Not set if it compared none.
 	ClockOffset *durationpb.Duration `protobuf:"bytes,17,opt,name=clock_offset,json=clockOffset,proto3" json:"clock_offset,omitempty"`
 	// When it last sent a complete backup. Not set if it never did.
-	BackupAt      *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=backup_at,json=backupAt,proto3" json:"backup_at,omitempty"`
+	BackupAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=backup_at,json=backupAt,proto3" json:"backup_at,omitempty"`
+	// The queues of Redisson that it bridges, of those that `belfry serve` was started with.
+	Mirrored      []*MirroredQueue `protobuf:"bytes,19,rep,name=mirrored,proto3" json:"mirrored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3047,6 +3049,159 @@ func (x *Node) GetBackupAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Node) GetMirrored() []*MirroredQueue {
+	if x != nil {
+		return x.Mirrored
+	}
+	return nil
+}
+
+// MirroredQueue is what a node's bridge between a queue of Redisson and one of Belfry has done since the node started. One node at a time does the
+// work for a queue, and the others wait.
+type MirroredQueue struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name that Redisson gives the queue.
+	RedisQueue string `protobuf:"bytes,1,opt,name=redis_queue,json=redisQueue,proto3" json:"redis_queue,omitempty"`
+	// The name of Belfry's queue.
+	Queue string `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	// What the bridge waits for, for people. Empty while it works.
+	Waits string `protobuf:"bytes,3,opt,name=waits,proto3" json:"waits,omitempty"`
+	// Entries that came from Redis.
+	Came uint64 `protobuf:"varint,4,opt,name=came,proto3" json:"came,omitempty"`
+	// Due jobs that were put on Redisson's ready list.
+	Delivered uint64 `protobuf:"varint,5,opt,name=delivered,proto3" json:"delivered,omitempty"`
+	// Due jobs that became dead because Redisson has no form for them.
+	Dead uint64 `protobuf:"varint,6,opt,name=dead,proto3" json:"dead,omitempty"`
+	// Entries that were set aside in Redis because Belfry cannot take them.
+	SetAside uint64 `protobuf:"varint,7,opt,name=set_aside,json=setAside,proto3" json:"set_aside,omitempty"`
+	// How many bridges ended with an error and began again.
+	Failed uint64 `protobuf:"varint,8,opt,name=failed,proto3" json:"failed,omitempty"`
+	// How many entries Redis had at the last look.
+	Left uint64 `protobuf:"varint,9,opt,name=left,proto3" json:"left,omitempty"`
+	// When that look was. Not set if there was none.
+	LookedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=looked_at,json=lookedAt,proto3" json:"looked_at,omitempty"`
+	// When the first of those entries was or is due. Not set if there was none.
+	EarliestDueAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=earliest_due_at,json=earliestDueAt,proto3" json:"earliest_due_at,omitempty"`
+	// How late the last job came on the ready list.
+	Lateness      *durationpb.Duration `protobuf:"bytes,12,opt,name=lateness,proto3" json:"lateness,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MirroredQueue) Reset() {
+	*x = MirroredQueue{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MirroredQueue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MirroredQueue) ProtoMessage() {}
+
+func (x *MirroredQueue) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MirroredQueue.ProtoReflect.Descriptor instead.
+func (*MirroredQueue) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *MirroredQueue) GetRedisQueue() string {
+	if x != nil {
+		return x.RedisQueue
+	}
+	return ""
+}
+
+func (x *MirroredQueue) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *MirroredQueue) GetWaits() string {
+	if x != nil {
+		return x.Waits
+	}
+	return ""
+}
+
+func (x *MirroredQueue) GetCame() uint64 {
+	if x != nil {
+		return x.Came
+	}
+	return 0
+}
+
+func (x *MirroredQueue) GetDelivered() uint64 {
+	if x != nil {
+		return x.Delivered
+	}
+	return 0
+}
+
+func (x *MirroredQueue) GetDead() uint64 {
+	if x != nil {
+		return x.Dead
+	}
+	return 0
+}
+
+func (x *MirroredQueue) GetSetAside() uint64 {
+	if x != nil {
+		return x.SetAside
+	}
+	return 0
+}
+
+func (x *MirroredQueue) GetFailed() uint64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *MirroredQueue) GetLeft() uint64 {
+	if x != nil {
+		return x.Left
+	}
+	return 0
+}
+
+func (x *MirroredQueue) GetLookedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LookedAt
+	}
+	return nil
+}
+
+func (x *MirroredQueue) GetEarliestDueAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EarliestDueAt
+	}
+	return nil
+}
+
+func (x *MirroredQueue) GetLateness() *durationpb.Duration {
+	if x != nil {
+		return x.Lateness
+	}
+	return nil
+}
+
 // NodeCondition is trouble of one node that the other nodes do not share.
 type NodeCondition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3062,7 +3217,7 @@ type NodeCondition struct {
 
 func (x *NodeCondition) Reset() {
 	*x = NodeCondition{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[35]
+	mi := &file_belfry_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3074,7 +3229,7 @@ func (x *NodeCondition) String() string {
 func (*NodeCondition) ProtoMessage() {}
 
 func (x *NodeCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[35]
+	mi := &file_belfry_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3087,7 +3242,7 @@ func (x *NodeCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCondition.ProtoReflect.Descriptor instead.
 func (*NodeCondition) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *NodeCondition) GetKind() string {
@@ -3144,7 +3299,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[36]
+	mi := &file_belfry_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3156,7 +3311,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[36]
+	mi := &file_belfry_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3169,7 +3324,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Shard) GetShard() uint32 {
@@ -3278,7 +3433,7 @@ type Catalog struct {
 
 func (x *Catalog) Reset() {
 	*x = Catalog{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[37]
+	mi := &file_belfry_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3290,7 +3445,7 @@ func (x *Catalog) String() string {
 func (*Catalog) ProtoMessage() {}
 
 func (x *Catalog) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[37]
+	mi := &file_belfry_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3303,7 +3458,7 @@ func (x *Catalog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Catalog.ProtoReflect.Descriptor instead.
 func (*Catalog) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Catalog) GetLeader() string {
@@ -3373,7 +3528,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[38]
+	mi := &file_belfry_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3385,7 +3540,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[38]
+	mi := &file_belfry_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3398,7 +3553,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Replica) GetNode() string {
@@ -3476,7 +3631,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[39]
+	mi := &file_belfry_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3488,7 +3643,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[39]
+	mi := &file_belfry_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3501,7 +3656,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DrainNodeRequest) GetName() string {
@@ -3550,7 +3705,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[40]
+	mi := &file_belfry_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3562,7 +3717,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[40]
+	mi := &file_belfry_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3575,7 +3730,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -3606,7 +3761,7 @@ type UpdateClusterRequest struct {
 
 func (x *UpdateClusterRequest) Reset() {
 	*x = UpdateClusterRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[41]
+	mi := &file_belfry_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3618,7 +3773,7 @@ func (x *UpdateClusterRequest) String() string {
 func (*UpdateClusterRequest) ProtoMessage() {}
 
 func (x *UpdateClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[41]
+	mi := &file_belfry_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3631,7 +3786,7 @@ func (x *UpdateClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateClusterRequest.ProtoReflect.Descriptor instead.
 func (*UpdateClusterRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *UpdateClusterRequest) GetReplicationFactor() uint32 {
@@ -3693,7 +3848,7 @@ type UpdateClusterResponse struct {
 
 func (x *UpdateClusterResponse) Reset() {
 	*x = UpdateClusterResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[42]
+	mi := &file_belfry_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3705,7 +3860,7 @@ func (x *UpdateClusterResponse) String() string {
 func (*UpdateClusterResponse) ProtoMessage() {}
 
 func (x *UpdateClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[42]
+	mi := &file_belfry_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3718,7 +3873,7 @@ func (x *UpdateClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateClusterResponse.ProtoReflect.Descriptor instead.
 func (*UpdateClusterResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *UpdateClusterResponse) GetReplicationFactor() uint32 {
@@ -3764,7 +3919,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[43]
+	mi := &file_belfry_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3776,7 +3931,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[43]
+	mi := &file_belfry_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3789,7 +3944,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RemoveNodeRequest) GetName() string {
@@ -3824,7 +3979,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[44]
+	mi := &file_belfry_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3836,7 +3991,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[44]
+	mi := &file_belfry_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3849,7 +4004,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RemoveNodeResponse) GetNode() *Node {
@@ -3874,7 +4029,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[45]
+	mi := &file_belfry_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3886,7 +4041,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[45]
+	mi := &file_belfry_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3899,7 +4054,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *TransferLeaderRequest) GetShard() uint32 {
@@ -3936,7 +4091,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[46]
+	mi := &file_belfry_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3948,7 +4103,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[46]
+	mi := &file_belfry_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3961,7 +4116,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TransferLeaderResponse) GetPrevious() string {
@@ -3987,7 +4142,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[47]
+	mi := &file_belfry_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3999,7 +4154,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[47]
+	mi := &file_belfry_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4012,7 +4167,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 // BackupResponse is the next part of a backup.
@@ -4030,7 +4185,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[48]
+	mi := &file_belfry_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4042,7 +4197,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[48]
+	mi := &file_belfry_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4055,7 +4210,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *BackupResponse) GetData() []byte {
@@ -4093,7 +4248,7 @@ type RestoreRequest struct {
 
 func (x *RestoreRequest) Reset() {
 	*x = RestoreRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[49]
+	mi := &file_belfry_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4105,7 +4260,7 @@ func (x *RestoreRequest) String() string {
 func (*RestoreRequest) ProtoMessage() {}
 
 func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[49]
+	mi := &file_belfry_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4118,7 +4273,7 @@ func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
 func (*RestoreRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RestoreRequest) GetOverdue() *OverduePolicy {
@@ -4154,7 +4309,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[50]
+	mi := &file_belfry_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4166,7 +4321,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[50]
+	mi := &file_belfry_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4179,7 +4334,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RestoreResponse) GetClusterId() string {
@@ -4228,7 +4383,7 @@ type ResetClockRequest struct {
 
 func (x *ResetClockRequest) Reset() {
 	*x = ResetClockRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[51]
+	mi := &file_belfry_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4240,7 +4395,7 @@ func (x *ResetClockRequest) String() string {
 func (*ResetClockRequest) ProtoMessage() {}
 
 func (x *ResetClockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[51]
+	mi := &file_belfry_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4253,7 +4408,7 @@ func (x *ResetClockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetClockRequest.ProtoReflect.Descriptor instead.
 func (*ResetClockRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ResetClockRequest) GetRequestId() string {
@@ -4274,7 +4429,7 @@ type ResetClockResponse struct {
 
 func (x *ResetClockResponse) Reset() {
 	*x = ResetClockResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[52]
+	mi := &file_belfry_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4286,7 +4441,7 @@ func (x *ResetClockResponse) String() string {
 func (*ResetClockResponse) ProtoMessage() {}
 
 func (x *ResetClockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[52]
+	mi := &file_belfry_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4299,7 +4454,7 @@ func (x *ResetClockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetClockResponse.ProtoReflect.Descriptor instead.
 func (*ResetClockResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ResetClockResponse) GetShards() []*ShardClock {
@@ -4324,7 +4479,7 @@ type ShardClock struct {
 
 func (x *ShardClock) Reset() {
 	*x = ShardClock{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[53]
+	mi := &file_belfry_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4336,7 +4491,7 @@ func (x *ShardClock) String() string {
 func (*ShardClock) ProtoMessage() {}
 
 func (x *ShardClock) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[53]
+	mi := &file_belfry_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4349,7 +4504,7 @@ func (x *ShardClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardClock.ProtoReflect.Descriptor instead.
 func (*ShardClock) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ShardClock) GetShard() uint32 {
@@ -4394,7 +4549,7 @@ type Namespace struct {
 
 func (x *Namespace) Reset() {
 	*x = Namespace{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[54]
+	mi := &file_belfry_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4406,7 +4561,7 @@ func (x *Namespace) String() string {
 func (*Namespace) ProtoMessage() {}
 
 func (x *Namespace) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[54]
+	mi := &file_belfry_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4419,7 +4574,7 @@ func (x *Namespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Namespace.ProtoReflect.Descriptor instead.
 func (*Namespace) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Namespace) GetName() string {
@@ -4485,7 +4640,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[55]
+	mi := &file_belfry_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4497,7 +4652,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[55]
+	mi := &file_belfry_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4510,7 +4665,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{55}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SetNamespaceRequest) GetName() string {
@@ -4566,7 +4721,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[56]
+	mi := &file_belfry_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4578,7 +4733,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[56]
+	mi := &file_belfry_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4591,7 +4746,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{56}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SetNamespaceResponse) GetNamespace() *Namespace {
@@ -4614,7 +4769,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[57]
+	mi := &file_belfry_v1_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4626,7 +4781,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[57]
+	mi := &file_belfry_v1_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4639,7 +4794,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{57}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetNamespaceRequest) GetName() string {
@@ -4679,7 +4834,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[58]
+	mi := &file_belfry_v1_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4691,7 +4846,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[58]
+	mi := &file_belfry_v1_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4704,7 +4859,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{58}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetNamespaceResponse) GetNamespace() *Namespace {
@@ -4765,7 +4920,7 @@ type ListNamespacesRequest struct {
 
 func (x *ListNamespacesRequest) Reset() {
 	*x = ListNamespacesRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[59]
+	mi := &file_belfry_v1_admin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4777,7 +4932,7 @@ func (x *ListNamespacesRequest) String() string {
 func (*ListNamespacesRequest) ProtoMessage() {}
 
 func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[59]
+	mi := &file_belfry_v1_admin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4790,7 +4945,7 @@ func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNamespacesRequest.ProtoReflect.Descriptor instead.
 func (*ListNamespacesRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{59}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{60}
 }
 
 // ListNamespacesResponse has them.
@@ -4804,7 +4959,7 @@ type ListNamespacesResponse struct {
 
 func (x *ListNamespacesResponse) Reset() {
 	*x = ListNamespacesResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[60]
+	mi := &file_belfry_v1_admin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4816,7 +4971,7 @@ func (x *ListNamespacesResponse) String() string {
 func (*ListNamespacesResponse) ProtoMessage() {}
 
 func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[60]
+	mi := &file_belfry_v1_admin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4829,7 +4984,7 @@ func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNamespacesResponse.ProtoReflect.Descriptor instead.
 func (*ListNamespacesResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{60}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListNamespacesResponse) GetNamespaces() []*Namespace {
@@ -4852,7 +5007,7 @@ type DeleteNamespaceRequest struct {
 
 func (x *DeleteNamespaceRequest) Reset() {
 	*x = DeleteNamespaceRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[61]
+	mi := &file_belfry_v1_admin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4864,7 +5019,7 @@ func (x *DeleteNamespaceRequest) String() string {
 func (*DeleteNamespaceRequest) ProtoMessage() {}
 
 func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[61]
+	mi := &file_belfry_v1_admin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4877,7 +5032,7 @@ func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{61}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DeleteNamespaceRequest) GetName() string {
@@ -4905,7 +5060,7 @@ type DeleteNamespaceResponse struct {
 
 func (x *DeleteNamespaceResponse) Reset() {
 	*x = DeleteNamespaceResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[62]
+	mi := &file_belfry_v1_admin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4917,7 +5072,7 @@ func (x *DeleteNamespaceResponse) String() string {
 func (*DeleteNamespaceResponse) ProtoMessage() {}
 
 func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[62]
+	mi := &file_belfry_v1_admin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4930,7 +5085,7 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{62}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *DeleteNamespaceResponse) GetFound() bool {
@@ -4978,7 +5133,7 @@ type StartTaskRequest struct {
 
 func (x *StartTaskRequest) Reset() {
 	*x = StartTaskRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[63]
+	mi := &file_belfry_v1_admin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4990,7 +5145,7 @@ func (x *StartTaskRequest) String() string {
 func (*StartTaskRequest) ProtoMessage() {}
 
 func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[63]
+	mi := &file_belfry_v1_admin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5003,7 +5158,7 @@ func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTaskRequest.ProtoReflect.Descriptor instead.
 func (*StartTaskRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{63}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *StartTaskRequest) GetQueue() string {
@@ -5142,7 +5297,7 @@ type StartTaskResponse struct {
 
 func (x *StartTaskResponse) Reset() {
 	*x = StartTaskResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[64]
+	mi := &file_belfry_v1_admin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5154,7 +5309,7 @@ func (x *StartTaskResponse) String() string {
 func (*StartTaskResponse) ProtoMessage() {}
 
 func (x *StartTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[64]
+	mi := &file_belfry_v1_admin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5167,7 +5322,7 @@ func (x *StartTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTaskResponse.ProtoReflect.Descriptor instead.
 func (*StartTaskResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{64}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *StartTaskResponse) GetTask() *Task {
@@ -5188,7 +5343,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[65]
+	mi := &file_belfry_v1_admin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5200,7 +5355,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[65]
+	mi := &file_belfry_v1_admin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5213,7 +5368,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{65}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GetTaskRequest) GetId() string {
@@ -5234,7 +5389,7 @@ type GetTaskResponse struct {
 
 func (x *GetTaskResponse) Reset() {
 	*x = GetTaskResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[66]
+	mi := &file_belfry_v1_admin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5246,7 +5401,7 @@ func (x *GetTaskResponse) String() string {
 func (*GetTaskResponse) ProtoMessage() {}
 
 func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[66]
+	mi := &file_belfry_v1_admin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5259,7 +5414,7 @@ func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
 func (*GetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{66}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetTaskResponse) GetTask() *Task {
@@ -5280,7 +5435,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[67]
+	mi := &file_belfry_v1_admin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5292,7 +5447,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[67]
+	mi := &file_belfry_v1_admin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5305,7 +5460,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{67}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListTasksRequest) GetQueue() string {
@@ -5326,7 +5481,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[68]
+	mi := &file_belfry_v1_admin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5338,7 +5493,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[68]
+	mi := &file_belfry_v1_admin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5351,7 +5506,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{68}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -5372,7 +5527,7 @@ type StopTaskRequest struct {
 
 func (x *StopTaskRequest) Reset() {
 	*x = StopTaskRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[69]
+	mi := &file_belfry_v1_admin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5384,7 +5539,7 @@ func (x *StopTaskRequest) String() string {
 func (*StopTaskRequest) ProtoMessage() {}
 
 func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[69]
+	mi := &file_belfry_v1_admin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5397,7 +5552,7 @@ func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskRequest.ProtoReflect.Descriptor instead.
 func (*StopTaskRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{69}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *StopTaskRequest) GetId() string {
@@ -5418,7 +5573,7 @@ type StopTaskResponse struct {
 
 func (x *StopTaskResponse) Reset() {
 	*x = StopTaskResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[70]
+	mi := &file_belfry_v1_admin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5430,7 +5585,7 @@ func (x *StopTaskResponse) String() string {
 func (*StopTaskResponse) ProtoMessage() {}
 
 func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[70]
+	mi := &file_belfry_v1_admin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5443,7 +5598,7 @@ func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskResponse.ProtoReflect.Descriptor instead.
 func (*StopTaskResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{70}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *StopTaskResponse) GetTask() *Task {
@@ -5493,7 +5648,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[71]
+	mi := &file_belfry_v1_admin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5505,7 +5660,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[71]
+	mi := &file_belfry_v1_admin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5518,7 +5673,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{71}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Task) GetId() string {
@@ -5904,7 +6059,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x06advice\x18\x11 \x03(\tR\x06advice\"5\n" +
 	"\tShardMove\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\x9a\x05\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\xd0\x05\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x18\n" +
@@ -5926,7 +6081,23 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x0fdisk_free_bytes\x18\x0f \x01(\x04R\rdiskFreeBytes\x12$\n" +
 	"\x0edisk_low_bytes\x18\x10 \x01(\x04R\fdiskLowBytes\x12<\n" +
 	"\fclock_offset\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\vclockOffset\x127\n" +
-	"\tbackup_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\bbackupAt\"o\n" +
+	"\tbackup_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\bbackupAt\x124\n" +
+	"\bmirrored\x18\x13 \x03(\v2\x18.belfry.v1.MirroredQueueR\bmirrored\"\x9f\x03\n" +
+	"\rMirroredQueue\x12\x1f\n" +
+	"\vredis_queue\x18\x01 \x01(\tR\n" +
+	"redisQueue\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x14\n" +
+	"\x05waits\x18\x03 \x01(\tR\x05waits\x12\x12\n" +
+	"\x04came\x18\x04 \x01(\x04R\x04came\x12\x1c\n" +
+	"\tdelivered\x18\x05 \x01(\x04R\tdelivered\x12\x12\n" +
+	"\x04dead\x18\x06 \x01(\x04R\x04dead\x12\x1b\n" +
+	"\tset_aside\x18\a \x01(\x04R\bsetAside\x12\x16\n" +
+	"\x06failed\x18\b \x01(\x04R\x06failed\x12\x12\n" +
+	"\x04left\x18\t \x01(\x04R\x04left\x127\n" +
+	"\tlooked_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\blookedAt\x12B\n" +
+	"\x0fearliest_due_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\rearliestDueAt\x125\n" +
+	"\blateness\x18\f \x01(\v2\x19.google.protobuf.DurationR\blateness\"o\n" +
 	"\rNodeCondition\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
@@ -6195,7 +6366,7 @@ func file_belfry_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_belfry_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_belfry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_belfry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_belfry_v1_admin_proto_goTypes = []any{
 	(NodeState)(0),                  // 0: belfry.v1.NodeState
 	(TaskAct)(0),                    // 1: belfry.v1.TaskAct
@@ -6234,205 +6405,210 @@ var file_belfry_v1_admin_proto_goTypes = []any{
 	(*GetClusterResponse)(nil),      // 34: belfry.v1.GetClusterResponse
 	(*ShardMove)(nil),               // 35: belfry.v1.ShardMove
 	(*Node)(nil),                    // 36: belfry.v1.Node
-	(*NodeCondition)(nil),           // 37: belfry.v1.NodeCondition
-	(*Shard)(nil),                   // 38: belfry.v1.Shard
-	(*Catalog)(nil),                 // 39: belfry.v1.Catalog
-	(*Replica)(nil),                 // 40: belfry.v1.Replica
-	(*DrainNodeRequest)(nil),        // 41: belfry.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),       // 42: belfry.v1.DrainNodeResponse
-	(*UpdateClusterRequest)(nil),    // 43: belfry.v1.UpdateClusterRequest
-	(*UpdateClusterResponse)(nil),   // 44: belfry.v1.UpdateClusterResponse
-	(*RemoveNodeRequest)(nil),       // 45: belfry.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),      // 46: belfry.v1.RemoveNodeResponse
-	(*TransferLeaderRequest)(nil),   // 47: belfry.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),  // 48: belfry.v1.TransferLeaderResponse
-	(*BackupRequest)(nil),           // 49: belfry.v1.BackupRequest
-	(*BackupResponse)(nil),          // 50: belfry.v1.BackupResponse
-	(*RestoreRequest)(nil),          // 51: belfry.v1.RestoreRequest
-	(*RestoreResponse)(nil),         // 52: belfry.v1.RestoreResponse
-	(*ResetClockRequest)(nil),       // 53: belfry.v1.ResetClockRequest
-	(*ResetClockResponse)(nil),      // 54: belfry.v1.ResetClockResponse
-	(*ShardClock)(nil),              // 55: belfry.v1.ShardClock
-	(*Namespace)(nil),               // 56: belfry.v1.Namespace
-	(*SetNamespaceRequest)(nil),     // 57: belfry.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 58: belfry.v1.SetNamespaceResponse
-	(*GetNamespaceRequest)(nil),     // 59: belfry.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 60: belfry.v1.GetNamespaceResponse
-	(*ListNamespacesRequest)(nil),   // 61: belfry.v1.ListNamespacesRequest
-	(*ListNamespacesResponse)(nil),  // 62: belfry.v1.ListNamespacesResponse
-	(*DeleteNamespaceRequest)(nil),  // 63: belfry.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil), // 64: belfry.v1.DeleteNamespaceResponse
-	(*StartTaskRequest)(nil),        // 65: belfry.v1.StartTaskRequest
-	(*StartTaskResponse)(nil),       // 66: belfry.v1.StartTaskResponse
-	(*GetTaskRequest)(nil),          // 67: belfry.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),         // 68: belfry.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),        // 69: belfry.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),       // 70: belfry.v1.ListTasksResponse
-	(*StopTaskRequest)(nil),         // 71: belfry.v1.StopTaskRequest
-	(*StopTaskResponse)(nil),        // 72: belfry.v1.StopTaskResponse
-	(*Task)(nil),                    // 73: belfry.v1.Task
-	(*timestamppb.Timestamp)(nil),   // 74: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 75: google.protobuf.Duration
-	(*QueueSettings)(nil),           // 76: belfry.v1.QueueSettings
-	(*Witness)(nil),                 // 77: belfry.v1.Witness
-	(JobState)(0),                   // 78: belfry.v1.JobState
-	(*OverduePolicy)(nil),           // 79: belfry.v1.OverduePolicy
+	(*MirroredQueue)(nil),           // 37: belfry.v1.MirroredQueue
+	(*NodeCondition)(nil),           // 38: belfry.v1.NodeCondition
+	(*Shard)(nil),                   // 39: belfry.v1.Shard
+	(*Catalog)(nil),                 // 40: belfry.v1.Catalog
+	(*Replica)(nil),                 // 41: belfry.v1.Replica
+	(*DrainNodeRequest)(nil),        // 42: belfry.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),       // 43: belfry.v1.DrainNodeResponse
+	(*UpdateClusterRequest)(nil),    // 44: belfry.v1.UpdateClusterRequest
+	(*UpdateClusterResponse)(nil),   // 45: belfry.v1.UpdateClusterResponse
+	(*RemoveNodeRequest)(nil),       // 46: belfry.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),      // 47: belfry.v1.RemoveNodeResponse
+	(*TransferLeaderRequest)(nil),   // 48: belfry.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),  // 49: belfry.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),           // 50: belfry.v1.BackupRequest
+	(*BackupResponse)(nil),          // 51: belfry.v1.BackupResponse
+	(*RestoreRequest)(nil),          // 52: belfry.v1.RestoreRequest
+	(*RestoreResponse)(nil),         // 53: belfry.v1.RestoreResponse
+	(*ResetClockRequest)(nil),       // 54: belfry.v1.ResetClockRequest
+	(*ResetClockResponse)(nil),      // 55: belfry.v1.ResetClockResponse
+	(*ShardClock)(nil),              // 56: belfry.v1.ShardClock
+	(*Namespace)(nil),               // 57: belfry.v1.Namespace
+	(*SetNamespaceRequest)(nil),     // 58: belfry.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 59: belfry.v1.SetNamespaceResponse
+	(*GetNamespaceRequest)(nil),     // 60: belfry.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 61: belfry.v1.GetNamespaceResponse
+	(*ListNamespacesRequest)(nil),   // 62: belfry.v1.ListNamespacesRequest
+	(*ListNamespacesResponse)(nil),  // 63: belfry.v1.ListNamespacesResponse
+	(*DeleteNamespaceRequest)(nil),  // 64: belfry.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 65: belfry.v1.DeleteNamespaceResponse
+	(*StartTaskRequest)(nil),        // 66: belfry.v1.StartTaskRequest
+	(*StartTaskResponse)(nil),       // 67: belfry.v1.StartTaskResponse
+	(*GetTaskRequest)(nil),          // 68: belfry.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),         // 69: belfry.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),        // 70: belfry.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),       // 71: belfry.v1.ListTasksResponse
+	(*StopTaskRequest)(nil),         // 72: belfry.v1.StopTaskRequest
+	(*StopTaskResponse)(nil),        // 73: belfry.v1.StopTaskResponse
+	(*Task)(nil),                    // 74: belfry.v1.Task
+	(*timestamppb.Timestamp)(nil),   // 75: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 76: google.protobuf.Duration
+	(*QueueSettings)(nil),           // 77: belfry.v1.QueueSettings
+	(*Witness)(nil),                 // 78: belfry.v1.Witness
+	(JobState)(0),                   // 79: belfry.v1.JobState
+	(*OverduePolicy)(nil),           // 80: belfry.v1.OverduePolicy
 }
 var file_belfry_v1_admin_proto_depIdxs = []int32{
 	5,   // 0: belfry.v1.ListAuditResponse.records:type_name -> belfry.v1.AuditRecord
 	4,   // 1: belfry.v1.ListAuditResponse.nodes:type_name -> belfry.v1.AuditNode
-	74,  // 2: belfry.v1.AuditNode.since:type_name -> google.protobuf.Timestamp
-	74,  // 3: belfry.v1.AuditRecord.ended_at:type_name -> google.protobuf.Timestamp
-	75,  // 4: belfry.v1.AuditRecord.took:type_name -> google.protobuf.Duration
-	75,  // 5: belfry.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	75,  // 2: belfry.v1.AuditNode.since:type_name -> google.protobuf.Timestamp
+	75,  // 3: belfry.v1.AuditRecord.ended_at:type_name -> google.protobuf.Timestamp
+	76,  // 4: belfry.v1.AuditRecord.took:type_name -> google.protobuf.Duration
+	76,  // 5: belfry.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
 	8,   // 6: belfry.v1.CreateTokenResponse.record:type_name -> belfry.v1.Token
-	74,  // 7: belfry.v1.Token.created_at:type_name -> google.protobuf.Timestamp
-	74,  // 8: belfry.v1.Token.not_after:type_name -> google.protobuf.Timestamp
-	75,  // 9: belfry.v1.Token.ttl:type_name -> google.protobuf.Duration
+	75,  // 7: belfry.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	75,  // 8: belfry.v1.Token.not_after:type_name -> google.protobuf.Timestamp
+	76,  // 9: belfry.v1.Token.ttl:type_name -> google.protobuf.Duration
 	8,   // 10: belfry.v1.ListTokensResponse.tokens:type_name -> belfry.v1.Token
-	75,  // 11: belfry.v1.DeleteTokenRequest.after:type_name -> google.protobuf.Duration
-	76,  // 12: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	76,  // 13: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	77,  // 14: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	76,  // 11: belfry.v1.DeleteTokenRequest.after:type_name -> google.protobuf.Duration
+	77,  // 12: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	77,  // 13: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	78,  // 14: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
 	20,  // 15: belfry.v1.ListQueuesResponse.queues:type_name -> belfry.v1.Queue
 	21,  // 16: belfry.v1.ListQueuesResponse.due:type_name -> belfry.v1.DueHistogram
 	20,  // 17: belfry.v1.GetQueueResponse.queue:type_name -> belfry.v1.Queue
-	77,  // 18: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	78,  // 18: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
 	19,  // 19: belfry.v1.GetQueueResponse.minutes:type_name -> belfry.v1.QueueMinute
-	74,  // 20: belfry.v1.GetQueueResponse.minutes_since:type_name -> google.protobuf.Timestamp
-	74,  // 21: belfry.v1.QueueMinute.start:type_name -> google.protobuf.Timestamp
-	75,  // 22: belfry.v1.QueueMinute.late_p50:type_name -> google.protobuf.Duration
-	75,  // 23: belfry.v1.QueueMinute.late_p99:type_name -> google.protobuf.Duration
-	76,  // 24: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
+	75,  // 20: belfry.v1.GetQueueResponse.minutes_since:type_name -> google.protobuf.Timestamp
+	75,  // 21: belfry.v1.QueueMinute.start:type_name -> google.protobuf.Timestamp
+	76,  // 22: belfry.v1.QueueMinute.late_p50:type_name -> google.protobuf.Duration
+	76,  // 23: belfry.v1.QueueMinute.late_p99:type_name -> google.protobuf.Duration
+	77,  // 24: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
 	23,  // 25: belfry.v1.Queue.counts:type_name -> belfry.v1.JobCounts
-	75,  // 26: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
-	74,  // 27: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
+	76,  // 26: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
+	75,  // 27: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
 	24,  // 28: belfry.v1.Queue.lateness:type_name -> belfry.v1.Lateness
 	25,  // 29: belfry.v1.Queue.rates:type_name -> belfry.v1.QueueRates
 	26,  // 30: belfry.v1.Queue.totals:type_name -> belfry.v1.QueueTotals
-	75,  // 31: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
-	74,  // 32: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
+	76,  // 31: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
+	75,  // 32: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
 	21,  // 33: belfry.v1.Queue.due:type_name -> belfry.v1.DueHistogram
 	22,  // 34: belfry.v1.DueHistogram.minutes:type_name -> belfry.v1.DueSlice
 	22,  // 35: belfry.v1.DueHistogram.hours:type_name -> belfry.v1.DueSlice
 	22,  // 36: belfry.v1.DueHistogram.days:type_name -> belfry.v1.DueSlice
-	74,  // 37: belfry.v1.DueSlice.start:type_name -> google.protobuf.Timestamp
-	75,  // 38: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
-	75,  // 39: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
-	75,  // 40: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
-	75,  // 41: belfry.v1.Lateness.window:type_name -> google.protobuf.Duration
-	75,  // 42: belfry.v1.QueueRates.window:type_name -> google.protobuf.Duration
-	76,  // 43: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	76,  // 44: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	77,  // 45: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	78,  // 46: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
-	77,  // 47: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	77,  // 48: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	75,  // 37: belfry.v1.DueSlice.start:type_name -> google.protobuf.Timestamp
+	76,  // 38: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
+	76,  // 39: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
+	76,  // 40: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
+	76,  // 41: belfry.v1.Lateness.window:type_name -> google.protobuf.Duration
+	76,  // 42: belfry.v1.QueueRates.window:type_name -> google.protobuf.Duration
+	77,  // 43: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	77,  // 44: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	78,  // 45: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	79,  // 46: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
+	78,  // 47: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	78,  // 48: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
 	36,  // 49: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
-	38,  // 50: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
-	39,  // 51: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
-	75,  // 52: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	39,  // 50: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
+	40,  // 51: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
+	76,  // 52: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
 	35,  // 53: belfry.v1.GetClusterResponse.moves:type_name -> belfry.v1.ShardMove
 	0,   // 54: belfry.v1.Node.state:type_name -> belfry.v1.NodeState
-	74,  // 55: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
-	37,  // 56: belfry.v1.Node.conditions:type_name -> belfry.v1.NodeCondition
-	75,  // 57: belfry.v1.Node.clock_offset:type_name -> google.protobuf.Duration
-	74,  // 58: belfry.v1.Node.backup_at:type_name -> google.protobuf.Timestamp
-	74,  // 59: belfry.v1.NodeCondition.since:type_name -> google.protobuf.Timestamp
-	74,  // 60: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
-	40,  // 61: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
-	75,  // 62: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
-	40,  // 63: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
-	74,  // 64: belfry.v1.Catalog.heard_at:type_name -> google.protobuf.Timestamp
-	74,  // 65: belfry.v1.Replica.behind_since:type_name -> google.protobuf.Timestamp
-	74,  // 66: belfry.v1.Replica.snapshot_at:type_name -> google.protobuf.Timestamp
-	36,  // 67: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
-	75,  // 68: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
-	75,  // 69: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	36,  // 70: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
-	79,  // 71: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
-	74,  // 72: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
-	55,  // 73: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
-	74,  // 74: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
-	74,  // 75: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
-	56,  // 76: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	56,  // 77: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	74,  // 78: belfry.v1.GetNamespaceResponse.as_of:type_name -> google.protobuf.Timestamp
-	56,  // 79: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
-	78,  // 80: belfry.v1.StartTaskRequest.state:type_name -> belfry.v1.JobState
-	74,  // 81: belfry.v1.StartTaskRequest.due_after:type_name -> google.protobuf.Timestamp
-	74,  // 82: belfry.v1.StartTaskRequest.due_before:type_name -> google.protobuf.Timestamp
-	1,   // 83: belfry.v1.StartTaskRequest.act:type_name -> belfry.v1.TaskAct
-	75,  // 84: belfry.v1.StartTaskRequest.delay:type_name -> google.protobuf.Duration
-	74,  // 85: belfry.v1.StartTaskRequest.due_at:type_name -> google.protobuf.Timestamp
-	73,  // 86: belfry.v1.StartTaskResponse.task:type_name -> belfry.v1.Task
-	73,  // 87: belfry.v1.GetTaskResponse.task:type_name -> belfry.v1.Task
-	73,  // 88: belfry.v1.ListTasksResponse.tasks:type_name -> belfry.v1.Task
-	73,  // 89: belfry.v1.StopTaskResponse.task:type_name -> belfry.v1.Task
-	78,  // 90: belfry.v1.Task.state:type_name -> belfry.v1.JobState
-	74,  // 91: belfry.v1.Task.due_after:type_name -> google.protobuf.Timestamp
-	74,  // 92: belfry.v1.Task.due_before:type_name -> google.protobuf.Timestamp
-	1,   // 93: belfry.v1.Task.act:type_name -> belfry.v1.TaskAct
-	74,  // 94: belfry.v1.Task.due_at:type_name -> google.protobuf.Timestamp
-	74,  // 95: belfry.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	74,  // 96: belfry.v1.Task.ended_at:type_name -> google.protobuf.Timestamp
-	13,  // 97: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
-	15,  // 98: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
-	17,  // 99: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
-	27,  // 100: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
-	29,  // 101: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
-	31,  // 102: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
-	33,  // 103: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
-	41,  // 104: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
-	43,  // 105: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
-	57,  // 106: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
-	59,  // 107: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
-	61,  // 108: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
-	63,  // 109: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
-	45,  // 110: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
-	47,  // 111: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
-	49,  // 112: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
-	51,  // 113: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
-	53,  // 114: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
-	6,   // 115: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
-	9,   // 116: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
-	11,  // 117: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
-	65,  // 118: belfry.v1.AdminService.StartTask:input_type -> belfry.v1.StartTaskRequest
-	67,  // 119: belfry.v1.AdminService.GetTask:input_type -> belfry.v1.GetTaskRequest
-	69,  // 120: belfry.v1.AdminService.ListTasks:input_type -> belfry.v1.ListTasksRequest
-	71,  // 121: belfry.v1.AdminService.StopTask:input_type -> belfry.v1.StopTaskRequest
-	2,   // 122: belfry.v1.AdminService.ListAudit:input_type -> belfry.v1.ListAuditRequest
-	14,  // 123: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
-	16,  // 124: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
-	18,  // 125: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
-	28,  // 126: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
-	30,  // 127: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
-	32,  // 128: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
-	34,  // 129: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
-	42,  // 130: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
-	44,  // 131: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
-	58,  // 132: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
-	60,  // 133: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
-	62,  // 134: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
-	64,  // 135: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
-	46,  // 136: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
-	48,  // 137: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
-	50,  // 138: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
-	52,  // 139: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
-	54,  // 140: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
-	7,   // 141: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
-	10,  // 142: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
-	12,  // 143: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
-	66,  // 144: belfry.v1.AdminService.StartTask:output_type -> belfry.v1.StartTaskResponse
-	68,  // 145: belfry.v1.AdminService.GetTask:output_type -> belfry.v1.GetTaskResponse
-	70,  // 146: belfry.v1.AdminService.ListTasks:output_type -> belfry.v1.ListTasksResponse
-	72,  // 147: belfry.v1.AdminService.StopTask:output_type -> belfry.v1.StopTaskResponse
-	3,   // 148: belfry.v1.AdminService.ListAudit:output_type -> belfry.v1.ListAuditResponse
-	123, // [123:149] is the sub-list for method output_type
-	97,  // [97:123] is the sub-list for method input_type
-	97,  // [97:97] is the sub-list for extension type_name
-	97,  // [97:97] is the sub-list for extension extendee
-	0,   // [0:97] is the sub-list for field type_name
+	75,  // 55: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
+	38,  // 56: belfry.v1.Node.conditions:type_name -> belfry.v1.NodeCondition
+	76,  // 57: belfry.v1.Node.clock_offset:type_name -> google.protobuf.Duration
+	75,  // 58: belfry.v1.Node.backup_at:type_name -> google.protobuf.Timestamp
+	37,  // 59: belfry.v1.Node.mirrored:type_name -> belfry.v1.MirroredQueue
+	75,  // 60: belfry.v1.MirroredQueue.looked_at:type_name -> google.protobuf.Timestamp
+	75,  // 61: belfry.v1.MirroredQueue.earliest_due_at:type_name -> google.protobuf.Timestamp
+	76,  // 62: belfry.v1.MirroredQueue.lateness:type_name -> google.protobuf.Duration
+	75,  // 63: belfry.v1.NodeCondition.since:type_name -> google.protobuf.Timestamp
+	75,  // 64: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
+	41,  // 65: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
+	76,  // 66: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
+	41,  // 67: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
+	75,  // 68: belfry.v1.Catalog.heard_at:type_name -> google.protobuf.Timestamp
+	75,  // 69: belfry.v1.Replica.behind_since:type_name -> google.protobuf.Timestamp
+	75,  // 70: belfry.v1.Replica.snapshot_at:type_name -> google.protobuf.Timestamp
+	36,  // 71: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
+	76,  // 72: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
+	76,  // 73: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	36,  // 74: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
+	80,  // 75: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
+	75,  // 76: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
+	56,  // 77: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
+	75,  // 78: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
+	75,  // 79: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
+	57,  // 80: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	57,  // 81: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	75,  // 82: belfry.v1.GetNamespaceResponse.as_of:type_name -> google.protobuf.Timestamp
+	57,  // 83: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
+	79,  // 84: belfry.v1.StartTaskRequest.state:type_name -> belfry.v1.JobState
+	75,  // 85: belfry.v1.StartTaskRequest.due_after:type_name -> google.protobuf.Timestamp
+	75,  // 86: belfry.v1.StartTaskRequest.due_before:type_name -> google.protobuf.Timestamp
+	1,   // 87: belfry.v1.StartTaskRequest.act:type_name -> belfry.v1.TaskAct
+	76,  // 88: belfry.v1.StartTaskRequest.delay:type_name -> google.protobuf.Duration
+	75,  // 89: belfry.v1.StartTaskRequest.due_at:type_name -> google.protobuf.Timestamp
+	74,  // 90: belfry.v1.StartTaskResponse.task:type_name -> belfry.v1.Task
+	74,  // 91: belfry.v1.GetTaskResponse.task:type_name -> belfry.v1.Task
+	74,  // 92: belfry.v1.ListTasksResponse.tasks:type_name -> belfry.v1.Task
+	74,  // 93: belfry.v1.StopTaskResponse.task:type_name -> belfry.v1.Task
+	79,  // 94: belfry.v1.Task.state:type_name -> belfry.v1.JobState
+	75,  // 95: belfry.v1.Task.due_after:type_name -> google.protobuf.Timestamp
+	75,  // 96: belfry.v1.Task.due_before:type_name -> google.protobuf.Timestamp
+	1,   // 97: belfry.v1.Task.act:type_name -> belfry.v1.TaskAct
+	75,  // 98: belfry.v1.Task.due_at:type_name -> google.protobuf.Timestamp
+	75,  // 99: belfry.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	75,  // 100: belfry.v1.Task.ended_at:type_name -> google.protobuf.Timestamp
+	13,  // 101: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
+	15,  // 102: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
+	17,  // 103: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
+	27,  // 104: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
+	29,  // 105: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
+	31,  // 106: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
+	33,  // 107: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
+	42,  // 108: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
+	44,  // 109: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
+	58,  // 110: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
+	60,  // 111: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
+	62,  // 112: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
+	64,  // 113: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
+	46,  // 114: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
+	48,  // 115: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
+	50,  // 116: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
+	52,  // 117: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
+	54,  // 118: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
+	6,   // 119: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
+	9,   // 120: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
+	11,  // 121: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
+	66,  // 122: belfry.v1.AdminService.StartTask:input_type -> belfry.v1.StartTaskRequest
+	68,  // 123: belfry.v1.AdminService.GetTask:input_type -> belfry.v1.GetTaskRequest
+	70,  // 124: belfry.v1.AdminService.ListTasks:input_type -> belfry.v1.ListTasksRequest
+	72,  // 125: belfry.v1.AdminService.StopTask:input_type -> belfry.v1.StopTaskRequest
+	2,   // 126: belfry.v1.AdminService.ListAudit:input_type -> belfry.v1.ListAuditRequest
+	14,  // 127: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
+	16,  // 128: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
+	18,  // 129: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
+	28,  // 130: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
+	30,  // 131: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
+	32,  // 132: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
+	34,  // 133: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
+	43,  // 134: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
+	45,  // 135: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
+	59,  // 136: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
+	61,  // 137: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
+	63,  // 138: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
+	65,  // 139: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
+	47,  // 140: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
+	49,  // 141: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
+	51,  // 142: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
+	53,  // 143: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
+	55,  // 144: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
+	7,   // 145: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
+	10,  // 146: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
+	12,  // 147: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
+	67,  // 148: belfry.v1.AdminService.StartTask:output_type -> belfry.v1.StartTaskResponse
+	69,  // 149: belfry.v1.AdminService.GetTask:output_type -> belfry.v1.GetTaskResponse
+	71,  // 150: belfry.v1.AdminService.ListTasks:output_type -> belfry.v1.ListTasksResponse
+	73,  // 151: belfry.v1.AdminService.StopTask:output_type -> belfry.v1.StopTaskResponse
+	3,   // 152: belfry.v1.AdminService.ListAudit:output_type -> belfry.v1.ListAuditResponse
+	127, // [127:153] is the sub-list for method output_type
+	101, // [101:127] is the sub-list for method input_type
+	101, // [101:101] is the sub-list for extension type_name
+	101, // [101:101] is the sub-list for extension extendee
+	0,   // [0:101] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_admin_proto_init() }
@@ -6441,10 +6617,10 @@ func file_belfry_v1_admin_proto_init() {
 		return
 	}
 	file_belfry_v1_types_proto_init()
-	file_belfry_v1_admin_proto_msgTypes[39].OneofWrappers = []any{}
-	file_belfry_v1_admin_proto_msgTypes[41].OneofWrappers = []any{}
-	file_belfry_v1_admin_proto_msgTypes[55].OneofWrappers = []any{}
-	file_belfry_v1_admin_proto_msgTypes[63].OneofWrappers = []any{
+	file_belfry_v1_admin_proto_msgTypes[40].OneofWrappers = []any{}
+	file_belfry_v1_admin_proto_msgTypes[42].OneofWrappers = []any{}
+	file_belfry_v1_admin_proto_msgTypes[56].OneofWrappers = []any{}
+	file_belfry_v1_admin_proto_msgTypes[64].OneofWrappers = []any{
 		(*StartTaskRequest_Delay)(nil),
 		(*StartTaskRequest_DueAt)(nil),
 	}
@@ -6454,7 +6630,7 @@ func file_belfry_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_belfry_v1_admin_proto_rawDesc), len(file_belfry_v1_admin_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   72,
+			NumMessages:   73,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
