@@ -950,8 +950,8 @@ var importTable = []importRow{
 	{
 		dir: "cmd/belfry/cli/daemon",
 		may: []string{
-			"access/certs", "cluster", "cluster/catalog", "cluster/placement", "cmd/belfry/bridge", "cmd/belfry/cli",
-			"cmd/belfry/cli/flag", "cmd/belfry/cli/render", "cmd/belfry/server", "node", "node/storage/disk", "rpc", "rpc/metrics", "rpc/ui",
+			"access/certs", "cluster", "cluster/catalog", "cmd/belfry/bridge", "cmd/belfry/cli", "cmd/belfry/cli/flag",
+			"cmd/belfry/cli/render", "cmd/belfry/server", "node", "node/storage/disk", "rpc", "rpc/metrics", "rpc/ui",
 		},
 		external: []string{"github.com/spf13", "google.golang.org/protobuf"},
 		reason:   "serve and recover turn settings into a server's configuration, and work on its files",

@@ -93,10 +93,10 @@ type MirroredQueue struct {
 	Came, Delivered, Dead, SetAside, Failed int
 	// Left is how many entries Redis had at the last look, at LookedAt. The first of them was or is due
 	// at EarliestDueAt. The times are zero if there was none.
+	// Lateness is how late the last job came on the ready list.
 	Left                    int
 	LookedAt, EarliestDueAt time.Time
-	// Lateness is how late the last job came on the ready list.
-	Lateness time.Duration
+	Lateness                time.Duration
 }
 
 // A NodeCondition is one trouble of one node.

@@ -8,11 +8,9 @@ import (
 	"github.com/belfrydb/belfry/client/internal/placement"
 )
 
-const (
-	// attemptTimeout bounds one attempt, beyond the time that a Reserve waits. After it the client
-	// asks again, at the same server or at another one.
-	attemptTimeout = 30 * time.Second
-)
+// attemptTimeout bounds one attempt, beyond the time that a Reserve waits. After it the client asks
+// again, at the same server or at another one.
+const attemptTimeout = 30 * time.Second
 
 // A callKind tells the retry loop what it must know about a method.
 type callKind struct {

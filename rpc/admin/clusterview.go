@@ -182,7 +182,8 @@ func (v *clusterView) wireNode(m *backend.Member) *belfryv1.Node {
 		Name: m.Name, Incarnation: incarnation, Address: m.ClientAddr, PeerAddress: m.PeerAddr, Zone: m.Zone,
 		Version: m.Version, Format: uint32(m.Format),
 		Draining: m.Draining, State: belfryv1.NodeState_NODE_STATE_LIVE,
-		DiskFreeBytes: m.DiskFree, DiskLowBytes: m.DiskLow, BackupAt: wireTime(m.BackupAt), SilentSince: wireTime(m.SilentSince),
+		DiskFreeBytes: m.DiskFree, DiskLowBytes: m.DiskLow, BackupAt: wireTime(m.BackupAt),
+		SilentSince: wireTime(m.SilentSince),
 	}
 	for i := range m.Mirrored {
 		out.Mirrored = append(out.Mirrored, wireMirrored(&m.Mirrored[i]))

@@ -151,6 +151,7 @@ func Start(ctx context.Context, s *Settings, through *server.Server, all []mirro
 	if err != nil {
 		return nil, err
 	}
+	meters.serve(all)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
 	for _, o := range all {

@@ -18,6 +18,8 @@ type Meters struct {
 	counts map[string]mirror.BridgeCounts // by the name that Redisson gives the queue
 	ends   map[string]int64               // how many bridges of it ended
 	waits  map[string]string              // what a bridge waits for
+	// bridged are the queues that a server bridges, set by Start.
+	bridged []mirror.BridgeOptions
 	// Blind is set for a bridge that leaves entries in Redis and does not read them: their number is
 	// unknown.
 	Blind bool
@@ -75,6 +77,13 @@ func (m *Meters) Update(queue string, n mirror.BridgeCounts) {
 	delete(m.waits, queue)
 }
 
+// serve sets the queues that a server bridges.
+func (m *Meters) serve(bridged []mirror.BridgeOptions) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.bridged = bridged
+}
+
 // wait notes what the bridge of a queue waits for, until it is updated.
 func (m *Meters) wait(queue string, why error) {
 	m.mu.Lock()
@@ -82,12 +91,12 @@ func (m *Meters) wait(queue string, why error) {
 	m.waits[queue] = why.Error()
 }
 
-// Mirrored returns what the bridges have done, for a node's report.
-func (m *Meters) Mirrored(bridged []mirror.BridgeOptions) (all []placement.MirroredQueue) {
+// Mirrored returns what the bridges of a server have done, for its node's report.
+func (m *Meters) Mirrored() (all []placement.MirroredQueue) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for i := range bridged {
-		o := &bridged[i]
+	for i := range m.bridged {
+		o := &m.bridged[i]
 		n := m.counts[o.RedisQueue]
 		all = append(all, placement.MirroredQueue{
 			RedisQueue: o.RedisQueue, Queue: cmp.Or(o.Queue, o.RedisQueue), Waits: m.waits[o.RedisQueue],

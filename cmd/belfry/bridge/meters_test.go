@@ -71,13 +71,13 @@ func TestBridgeThatKeepsEnding(t *testing.T) {
 		meters.wait("orders", errors.New("another one has it"))
 		want := []placement.MirroredQueue{{RedisQueue: "orders", Queue: "shop/orders", Waits: "another one has it", Failed: 3,
 			Looked: began}}
-		bridged := []mirror.BridgeOptions{{RedisQueue: "orders", Queue: "shop/orders"}}
-		if got := meters.Mirrored(bridged); !slices.Equal(got, want) {
+		meters.serve([]mirror.BridgeOptions{{RedisQueue: "orders", Queue: "shop/orders"}})
+		if got := meters.Mirrored(); !slices.Equal(got, want) {
 			t.Errorf("the status is %+v, want %+v", got, want)
 		}
 		meters.Update("orders", mirror.BridgeCounts{Out: 7})
 		want[0].Waits, want[0].Delivered = "", 7
-		if got := meters.Mirrored(bridged); !slices.Equal(got, want) {
+		if got := meters.Mirrored(); !slices.Equal(got, want) {
 			t.Errorf("once it works the status is %+v, want %+v", got, want)
 		}
 		meters.Update("orders", mirror.BridgeCounts{})

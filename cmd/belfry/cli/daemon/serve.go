@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
-	"github.com/belfrydb/belfry/cluster/placement"
 	"github.com/belfrydb/belfry/rpc/metrics"
 	"github.com/belfrydb/belfry/rpc/ui"
 
@@ -243,8 +242,7 @@ func (a verbs) serve(c *cobra.Command, f *serveFlags) error {
 	}
 	meters := bridge.NewMeters()
 	if len(bridged) > 0 {
-		cfg.Collectors = append(cfg.Collectors, meters)
-		cfg.Mirrored = func() []placement.MirroredQueue { return meters.Mirrored(bridged) }
+		cfg.Collectors, cfg.Mirrored = append(cfg.Collectors, meters), meters.Mirrored
 	}
 	cfg.MemoryBytes = server.LimitMemory(f.memory.Bytes, server.FindMemoryLimit(), cfg.Logger)
 	defer server.StartTuning(ctx, a.Variable("GOGC"))()
