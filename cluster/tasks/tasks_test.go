@@ -64,7 +64,9 @@ func (c *cluster) Do(_ context.Context, shard uint32, req *fsm.Request) (node.Re
 		return node.Reply{Results: results}, nil
 	}
 	m := c.shards[shard]
-	entry := codec.AppendEntry(nil, fsm.Time(time.Now().UnixNano()), [][]byte{codec.AppendRequest(nil, req)})
+	const format = fsm.LatestFormat // tasks need it
+	entry := codec.AppendEntryIn(nil, format, fsm.Time(time.Now().UnixNano()),
+		[][]byte{codec.AppendRequestIn(nil, format, req)})
 	results, err := m.Apply(m.Index()+1, entry)
 	if err != nil {
 		c.t.Error(err)
@@ -318,6 +320,38 @@ func TestManyTasks(t *testing.T) {
 		}
 		if n := c.counts(); sum != 110 || n.Delayed != 90 || c.saves > 20 {
 			t.Errorf("%d jobs were cancelled, %d are left, progress was recorded %d times", sum, n.Delayed, c.saves)
+		}
+	})
+}
+
+// TestJobsThatFailMeanwhile: a task that makes jobs due at once leaves those alone that have failed
+// since it began, or it would use up their attempts.
+func TestJobsThatFailMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.put(100)
+		c.start(bulk.Task{ID: "1", State: fsm.Delayed, Act: bulk.Reschedule, IDPrefix: "job-0-1", Most: 10})
+		task := bulk.Task{ID: "2", Queue: "q", State: fsm.Delayed, Act: bulk.Reschedule, Created: time.Now().UnixNano()}
+		pause(t.Context(), time.Millisecond)
+		reply, err := c.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{
+			&fsm.Reserve{Queues: []string{"q"}, Max: 1000},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var nacks []fsm.Command
+		for _, g := range reply.Results[0].Grants {
+			nacks = append(nacks, &fsm.Nack{
+				Ref: fsm.Ref{Queue: "q", Serial: g.Serial, Fence: g.Fence}, DelayGiven: true, Delay: 2 * time.Hour,
+			})
+		}
+		if _, err := c.Do(t.Context(), 0, &fsm.Request{Commands: nacks}); err != nil || len(nacks) != 10 {
+			t.Fatal(len(nacks), err)
+		}
+		c.tasks = append(c.tasks, task)
+		want(t, c.lead(time.Minute), 90, 90, 0)
+		if n := c.counts(); n.Ready != 90 || n.Delayed != 10 {
+			t.Errorf("%d jobs are ready and %d delayed", n.Ready, n.Delayed)
 		}
 	})
 }

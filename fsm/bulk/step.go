@@ -49,13 +49,20 @@ func (t *Task) place(partition uint32) Place {
 func (t *Task) Done(partition uint32) bool { return t.place(partition).Done }
 
 // Trim leaves out of a reading what nobody was shown when the task began, and what it would meet again
-// and again: jobs that were put or have died since, and jobs that have the new due time already.
+// and again: jobs that were put or have died since, and, of those that are to be rescheduled, jobs that
+// have the new due time already, or failed since and wait for another attempt.
 func (t *Task) Trim(found *fsm.Reading) {
 	found.Jobs = slices.DeleteFunc(found.Jobs, func(j fsm.Job) bool {
 		begun := fsm.Time(t.Created)
 		return j.Created > begun || t.State == fsm.Dead && j.Died > begun ||
-			t.Act == Reschedule && t.Due != 0 && j.Due == t.Due
+			t.Act == Reschedule && (t.Due != 0 && j.Due == t.Due || failedSince(&j, begun))
 	})
+}
+
+// failedSince reports whether an attempt at a job failed after a time.
+func failedSince(j *fsm.Job, at fsm.Time) bool {
+	n := len(j.Attempts)
+	return n > 0 && j.Attempts[n-1].Ended > at
 }
 
 // Request returns the request that acts on what a query found in a partition, after Trim; nil if there is nothing
