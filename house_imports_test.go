@@ -825,8 +825,8 @@ var importTable = []importRow{
 		may: []string{
 			"fsm", "fsm/codec", "fsm/machine", "fsm/model/ledger", "jepsen/checker/access",
 			"jepsen/checker/availability", "jepsen/checker/finding", "jepsen/checker/lifecycle",
-			"jepsen/checker/mirror", "jepsen/checker/sample", "jepsen/checker/wire", "jepsen/history", "jepsen/report",
-			"node/journal", "rpc/belfry/...",
+			"jepsen/checker/mirror", "jepsen/checker/sample", "jepsen/checker/tasks", "jepsen/checker/wire", "jepsen/history",
+			"jepsen/report", "node/journal", "rpc/belfry/...",
 		},
 		testMay:  []string{"node"}, // the entries of made-up journals
 		external: []string{"google.golang.org/protobuf"},
@@ -860,6 +860,12 @@ var importTable = []importRow{
 		dir:    "jepsen/checker/mirror",
 		may:    []string{"fsm", "rpc/belfry/...", "jepsen/history", "jepsen/checker/finding", "jepsen/checker/wire"},
 		reason: "the mirror is judged by payloads, without the log",
+	},
+	{
+		dir: "jepsen/checker/tasks",
+		may: []string{"fsm", "fsm/model/ledger", "rpc/belfry/...", "jepsen/history", "jepsen/checker/finding",
+			"jepsen/checker/wire"},
+		reason: "tasks are judged by calls and by the log, without the code that carries them out",
 	},
 	{
 		dir: "jepsen/checker/lifecycle",

@@ -82,8 +82,8 @@ func unfitForContainers(ctx context.Context, fault string) string {
 			return err.Error()
 		}
 		return ""
-	case "kill-one", "kill-majority", "kill-all", "kill-leader", "pause-leader", "pause-one", "pause-all", "restart",
-		"restart-rolling", "starve", "crash-loop",
+	case "kill-one", "kill-majority", "kill-all", "kill-leader", "kill-catalog-leader", "pause-leader", "pause-one",
+		"pause-all", "restart", "restart-rolling", "starve", "crash-loop",
 		"clock-forward", "clock-back", "clock-strobe", "clock-drift", "suspend", "clock-skew-transfer", "transfer",
 		"lag-install":
 		return ""

@@ -201,14 +201,16 @@ func readElections(dir string) ([]checker.Election, error) {
 				continue
 			}
 			var said struct {
-				Message string `json:"msg"`
-				Group   string `json:"group"`
-				Term    uint64 `json:"term"`
+				Message string    `json:"msg"`
+				Group   string    `json:"group"`
+				Term    uint64    `json:"term"`
+				Time    time.Time `json:"time"`
 			}
 			if err := json.Unmarshal(line, &said); err != nil || said.Message != electionWon {
 				continue // the last line of a killed process may be torn
 			}
-			elections = append(elections, checker.Election{Node: node, Group: said.Group, Term: said.Term})
+			elections = append(elections, checker.Election{Node: node, Group: said.Group, Term: said.Term,
+				At: said.Time})
 		}
 	}
 	return elections, nil

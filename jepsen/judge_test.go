@@ -159,7 +159,7 @@ func TestReadElections(t *testing.T) {
 	put(t, dir, "n1.log", `{"msg":"raft: election won","group":"shard-1","term":4}
 {"msg":"raft: election won","group":"shard-2","te
 
-{"msg":"raft: election won","group":"catalog","term":7}
+{"time":"2026-11-29T21:16:30.25Z","msg":"raft: election won","group":"catalog","term":7}
 {"msg":"a note on \"raft: election won\"","group":"shard-9","term":9}
 {"msg":"raft: election lost","group":"shard-1","term":5}
 `)
@@ -169,8 +169,8 @@ func TestReadElections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []checker.Election{{Node: "n1", Group: "shard-1", Term: 4}, {Node: "n1", Group: "catalog", Term: 7},
-		{Node: "n2", Group: "shard-1", Term: 6}}
+	want := []checker.Election{{Node: "n1", Group: "shard-1", Term: 4}, {Node: "n1", Group: "catalog", Term: 7,
+		At: time.Date(2026, 11, 29, 21, 16, 30, 250e6, time.UTC)}, {Node: "n2", Group: "shard-1", Term: 6}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -220,6 +220,11 @@ func (e *experiment) play(ctx context.Context) error {
 	if served != nil {
 		return nil
 	}
+	began = e.history.Now()
+	if err := workload.TasksEnd(ctx, e.target(members), healthyMax); err != nil {
+		e.kept.fail("I42", e.history.Now(), "%v", err)
+	}
+	e.log.Info("tasks have ended", slog.Duration("took", e.history.Now()-began))
 	if e.redisson != nil {
 		if err := workload.DrainMirror(ctx, e.target(members), drainMax); err != nil {
 			e.kept.fail("M1", e.history.Now(), "the drain: %v", err)

@@ -66,10 +66,11 @@ type Clock struct {
 	Least, Most time.Duration
 }
 
-// Election is one that a node won.
+// Election is one that a node won. At is when the node said so, in true time.
 type Election struct {
 	Node, Group string
 	Term        uint64
+	At          time.Time
 }
 
 // Removal is a span of time in which a node was no member and was to serve nothing. To is 0 if it
@@ -123,6 +124,7 @@ func Check(run *Run) Verdict {
 		pass{"availability", c.availability})
 	c.timed("answers", c.join)
 	c.together(pass{"effects", c.effects}, pass{"told", c.follow}, pass{"order", c.order}, pass{"clients", c.clients},
-		pass{"remains", c.remains}, pass{"mirror", c.mirror}, pass{"access", c.access}, pass{"quotas", c.quotas})
+		pass{"remains", c.remains}, pass{"mirror", c.mirror}, pass{"access", c.access}, pass{"quotas", c.quotas},
+		pass{"tasks", c.tasks})
 	return c.verdict()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/jepsen/checker/availability"
 	"github.com/belfrydb/belfry/jepsen/checker/finding"
 	"github.com/belfrydb/belfry/jepsen/checker/lifecycle"
+	"github.com/belfrydb/belfry/jepsen/checker/tasks"
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/model/ledger"
@@ -29,6 +30,8 @@ type check struct {
 	mirrored bool
 	// limited are the namespaces with a quota.
 	limited map[string]bool
+	// tasked are the queues on which clients started tasks.
+	tasked map[string]bool
 
 	shards map[uint32]*shardLog
 	order_ []uint32 // the numbers of the shards
@@ -72,6 +75,10 @@ type shardLog struct {
 	// nothing of what they did.
 	diverged bool
 	meter    meter
+	// holdersFrom is when the first entry in holdersFormat was applied, since the start of the run.
+	holdersFrom time.Duration
+	// moves are the changes of jobs in the queues on which tasks act.
+	moves []tasks.Move
 }
 
 func newCheck(run *Run) *check {
@@ -87,6 +94,7 @@ func newCheck(run *Run) *check {
 	}
 	c.ahead = newAhead(run, c.bound)
 	c.limited = c.limitedSpaces()
+	c.tasked = tasks.Queues(c.ops)
 	return c
 }
 

@@ -183,7 +183,8 @@ func mutatedGivens() []mutation {
 			s.ends().Drained = s.now
 		}},
 		{"two leaders in a term", 29, func(s *story) {
-			s.ends().Elections = []Election{{"n1", "shard-0", 4}, {"n2", "shard-1", 4}, {"n2", "shard-0", 4}}
+			s.ends().Elections = []Election{{Node: "n1", Group: "shard-0", Term: 4},
+				{Node: "n2", Group: "shard-1", Term: 4}, {Node: "n2", Group: "shard-0", Term: 4}}
 		}},
 		{"a node that was removed answered", 31, func(s *story) {
 			s.ends().Removals = []Removal{{Node: "n1", From: time.Second}}

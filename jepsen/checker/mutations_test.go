@@ -136,7 +136,7 @@ func (s *story) witness(name string) *belfryv1.Witness {
 func mutations() []mutation {
 	return slices.Concat(mutatedJournals(), mutatedPuts(), mutatedGrants(), mutatedHolders(), mutatedLeases(),
 		mutatedQueues(),
-		mutatedTimes(), mutatedGivens(), mutatedPassages())
+		mutatedTimes(), mutatedGivens(), mutatedScopes(), mutatedTasks(), mutatedPassages())
 }
 
 func mutatedJournals() []mutation {

@@ -383,7 +383,8 @@ func oddEnds() []oddity {
 			s.wait(time.Minute)
 			run := s.run()
 			run.Healed, run.Drained = s.now-40*time.Second, s.now
-			run.Elections = []Election{{"n1", "shard-0", 1}, {"n1", "shard-0", 1}, {"n2", "shard-0", 2}}
+			run.Elections = []Election{{Node: "n1", Group: "shard-0", Term: 1},
+				{Node: "n1", Group: "shard-0", Term: 1}, {Node: "n2", Group: "shard-0", Term: 2}}
 			run.Flips = Flips{Injected: 5, Noticed: 3, Unread: 2}
 			run.Removals = []Removal{{Node: "n9", From: time.Second}}
 			return run

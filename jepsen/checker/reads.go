@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/belfrydb/belfry/jepsen/checker/wire"
 
@@ -95,7 +96,7 @@ func (c *check) window(m *machine.Machine, o *history.Op) (from, to fsm.Time) {
 func (c *check) judgeRead(l *shardLog, m *machine.Machine, r *read) {
 	switch resp := r.op.Response.(type) {
 	case *belfryv1.GetResponse:
-		if why := c.judgeJob(m, r.op, resp.GetJob()); why != "" {
+		if why := c.judgeJob(l, m, r.op, resp.GetJob()); why != "" {
 			l.found.Violated(34, r.op.Returned, "%s was answered from %s: %s", wire.Describe(r.op), wire.TextOf(r.witness), why)
 		}
 	case *belfryv1.GetQueueResponse:
@@ -109,15 +110,27 @@ func (c *check) judgeRead(l *shardLog, m *machine.Machine, r *read) {
 	}
 }
 
+const (
+	// holdersFormat is the format from which on a job knows its holder and its failed attempts.
+	holdersFormat fsm.Format = 3
+	// formatWithin is how soon every node asks in a new format. Until then a reading through it may lack
+	// what the format has more.
+	formatWithin = 5 * time.Second
+)
+
 // judgeJob says what is wrong with a job that was read; empty if nothing is.
-func (c *check) judgeJob(m *machine.Machine, o *history.Op, job *belfryv1.Job) string {
+func (c *check) judgeJob(l *shardLog, m *machine.Machine, o *history.Op, job *belfryv1.Job) string {
 	from, to := c.window(m, o)
 	at := func(now fsm.Time) string {
 		reading := m.Answer(&fsm.JobQuery{Queue: job.GetQueue(), ID: job.GetId()}, now)
 		if len(reading.Jobs) == 0 {
 			return "there is no such job"
 		}
-		return otherJob(job, &reading.Jobs[0])
+		want := &reading.Jobs[0]
+		if job.GetReservedAt() == nil && len(job.GetAttempts()) == 0 && o.Invoked < l.holdersFrom+formatWithin {
+			want.Client, want.Leased, want.Attempts = "", 0, nil
+		}
+		return otherJob(job, want)
 	}
 	why := at(from)
 	if why == "" {
@@ -193,7 +206,7 @@ func (c *check) judgeList(l *shardLog, m *machine.Machine, r *read, resp *belfry
 			last = due
 		}
 		listed[job.GetId()] = true
-		if c.judgeJob(m, r.op, job) == "" {
+		if c.judgeJob(l, m, r.op, job) == "" {
 			r.parts.mu.Lock()
 			r.parts.found[i] = true
 			r.parts.mu.Unlock()

@@ -50,6 +50,9 @@ func (c *check) decode(l *shardLog) {
 			break
 		}
 		decoded[i], e.Format, e.first = requests, fsm.FormatOf(e.data), n
+		if e.Format >= holdersFormat && l.holdersFrom == 0 {
+			l.holdersFrom = c.since(e.At)
+		}
 		for j := range requests {
 			n += len(requests[j].Commands)
 		}
@@ -82,6 +85,7 @@ func (c *check) replayShard(l *shardLog) {
 	c.decode(l)
 	l.books = ledger.New(ledger.Config{
 		Shard: l.shard, Limited: c.limited, Commands: len(l.commands), Report: booksReport{c, l.found},
+		Moved: c.follower(l),
 	})
 	defer func() { l.told = make([]atomic.Pointer[history.Op], len(l.books.Leases())) }()
 	m := copies{machine: machine.New(fsm.Config{Seed: 1})}

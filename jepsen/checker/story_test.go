@@ -62,6 +62,7 @@ func newStory(t testing.TB) *story {
 	s.named()
 	s.unknown()
 	s.limited()
+	s.tasked()
 	s.mirrored()
 	s.reads()
 	return s

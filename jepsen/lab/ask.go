@@ -103,6 +103,21 @@ func (l *Lab) Leader(ctx context.Context) (most *Node, err error) {
 	return most, err
 }
 
+// CatalogLeader returns a running node that leads the catalog, once there is one.
+func (l *Lab) CatalogLeader(ctx context.Context) (leader *Node, err error) {
+	ctx, cancel := context.WithTimeout(ctx, leaderMax)
+	defer cancel()
+	err = l.Await(ctx, "a node that runs and leads the catalog", func(status *belfryv1.GetClusterResponse) bool {
+		running := l.Running()
+		i := slices.IndexFunc(running, func(n *Node) bool { return n.Name == status.GetCatalog().GetLeader() })
+		if i >= 0 {
+			leader = running[i]
+		}
+		return i >= 0
+	})
+	return leader, err
+}
+
 // leadsMost returns the node of some that leads most shards; nil if none leads any.
 func leadsMost(status *belfryv1.GetClusterResponse, among []*Node) (most *Node) {
 	leads := map[string]int{}

@@ -19,6 +19,8 @@ func processFaults() []Fault {
 		{Number: 17, Name: "kill-all", What: "SIGKILL to every node at once",
 			Inject: killSome(func(s *Scene) ([]*lab.Node, error) { return s.several(len(s.Lab.Running())) })},
 		{Number: 18, Name: "kill-leader", What: "SIGKILL to the node that leads most", Inject: killLeader},
+		{Number: 18, Name: "kill-catalog-leader", What: "SIGKILL to the node that leads the catalog, and carries out tasks",
+			Inject: killCatalogLeader},
 		{Number: 19, Name: "pause-leader", What: "SIGSTOP to the node that leads most", Inject: pauseLeader},
 		{Number: 19, Name: "pause-one", What: "SIGSTOP to one node", Inject: pauseSome(1)},
 		{Number: 19, Name: "pause-all", What: "SIGSTOP to every node", Inject: pauseAll},
@@ -51,6 +53,16 @@ func killSome(whom func(*Scene) ([]*lab.Node, error)) func(context.Context, *Sce
 
 func killLeader(ctx context.Context, s *Scene) (string, Heal, error) {
 	n, err := s.Lab.Leader(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	s.spares(n.Name)
+	n.Kill()
+	return "killed " + n.Name, n.Start, nil
+}
+
+func killCatalogLeader(ctx context.Context, s *Scene) (string, Heal, error) {
+	n, err := s.Lab.CatalogLeader(ctx)
 	if err != nil {
 		return "", nil, err
 	}

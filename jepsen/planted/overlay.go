@@ -31,9 +31,9 @@ func planted(name string) bool { return plantedName == name }
 // import that the edited file does not have.
 func helpers() map[string]string {
 	return map[string]string{
-		"cluster/routing": routingHelpers, "node": nodeHelpers, "node/longpoll": longpollHelpers, "node/peer": peerHelpers,
-		"node/storage": storageHelpers,
-		"mirror":       mirrorHelpers("mirror"), "mirror/pair": mirrorHelpers("pair"),
+		"cluster/routing": routingHelpers, "cluster/tasks": tasksHelpers,
+		"node": nodeHelpers, "node/longpoll": longpollHelpers, "node/peer": peerHelpers, "node/storage": storageHelpers,
+		"mirror": mirrorHelpers("mirror"), "mirror/pair": mirrorHelpers("pair"),
 	}
 }
 
@@ -47,6 +47,13 @@ func plantedFirst(shard uint32, server string) string {
 	first, _ := plantedLeaders.LoadOrStore(shard, server)
 	return first.(string)
 }
+`
+
+const tasksHelpers = `package tasks
+
+import "sync"
+
+var plantedDeaf sync.Map
 `
 
 const peerHelpers = `package peer

@@ -43,7 +43,7 @@ func Bugs() []Bug {
 	return slices.Concat(
 		timeBugs(), orderBugs(), identityBugs(), adminBugs(), leaseBugs(), holderBugs(), attemptBugs(),
 		snapshotBugs(), replicaBugs(), answerBugs(), waiterBugs(), storageBugs(), edgeBugs(), clusterBugs(),
-		availabilityBugs(), accessBugs(), bridgeBugs(), importBugs(),
+		availabilityBugs(), accessBugs(), taskBugs(), bridgeBugs(), importBugs(),
 	)
 }
 

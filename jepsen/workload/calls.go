@@ -104,6 +104,25 @@ func (c *Client) setNamespace(ctx context.Context, r *belfryv1.SetNamespaceReque
 	return call(ctx, c, c.admin(), belfryv1connect.AdminServiceClient.SetNamespace, r)
 }
 
+func (c *Client) startTask(ctx context.Context, r *belfryv1.StartTaskRequest) (*belfryv1.StartTaskResponse,
+	*history.Op) {
+	return call(ctx, c, c.admin(), belfryv1connect.AdminServiceClient.StartTask, r)
+}
+
+func (c *Client) getTask(ctx context.Context, id string) (*belfryv1.GetTaskResponse, *history.Op) {
+	return call(ctx, c, c.admin(), belfryv1connect.AdminServiceClient.GetTask, &belfryv1.GetTaskRequest{Id: id})
+}
+
+func (c *Client) stopTask(ctx context.Context, id string) *history.Op {
+	_, o := call(ctx, c, c.admin(), belfryv1connect.AdminServiceClient.StopTask, &belfryv1.StopTaskRequest{Id: id})
+	return o
+}
+
+func (c *Client) listTasks(ctx context.Context, queue string) (*belfryv1.ListTasksResponse, *history.Op) {
+	return call(ctx, c, c.admin(), belfryv1connect.AdminServiceClient.ListTasks,
+		&belfryv1.ListTasksRequest{Queue: queue})
+}
+
 // createToken makes a token, of which the history has all but the text.
 func (c *Client) createToken(ctx context.Context, r *belfryv1.CreateTokenRequest) (*Credential, *history.Op) {
 	made := &Credential{}

@@ -12,6 +12,7 @@ import (
 
 	"connectrpc.com/connect"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/jepsen/history"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -41,6 +42,8 @@ type fake struct {
 	attempt uint32
 	// shards is how many shards a batch reaches.
 	shards uint32
+	// tasks are those that were started, and end at once.
+	tasks []*belfryv1.Task
 
 	mu    sync.Mutex
 	jobs  []string
@@ -148,6 +151,33 @@ func (n *fakeNode) List(context.Context, *belfryv1.ListRequest) (*belfryv1.ListR
 
 func (n *fakeNode) GetCluster(context.Context, *belfryv1.GetClusterRequest) (*belfryv1.GetClusterResponse, error) {
 	return &belfryv1.GetClusterResponse{Problems: []string{"said by " + n.name}}, nil
+}
+
+func (n *fakeNode) StartTask(_ context.Context, r *belfryv1.StartTaskRequest) (*belfryv1.StartTaskResponse, error) {
+	f := n.cluster
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := &belfryv1.Task{Id: r.GetRequestId(), Queue: r.GetQueue(), Act: r.GetAct(), EndedAt: timestamppb.Now()}
+	f.tasks = append(f.tasks, t)
+	return &belfryv1.StartTaskResponse{Task: t}, nil
+}
+
+func (n *fakeNode) GetTask(_ context.Context, r *belfryv1.GetTaskRequest) (*belfryv1.GetTaskResponse, error) {
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	for _, t := range n.cluster.tasks {
+		if t.GetId() == r.GetId() {
+			return &belfryv1.GetTaskResponse{Task: t}, nil
+		}
+	}
+	return nil, connect.NewError(connect.CodeInvalidArgument, context.Canceled)
+}
+
+func (n *fakeNode) ListTasks(context.Context, *belfryv1.ListTasksRequest) (*belfryv1.ListTasksResponse, error) {
+	n.cluster.note(n.name)
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	return &belfryv1.ListTasksResponse{Tasks: n.cluster.tasks}, nil
 }
 
 func (f *fake) note(node string) {

@@ -49,4 +49,7 @@ type Config struct {
 	// Commands is about how many commands there will be; 0 if that is not known.
 	Commands int
 	Report   Report
+	// Moved, if it is not nil, is called after each change of a job's state, due time or lease, with the
+	// command that caused or noticed it. The job is changed further by later commands.
+	Moved func(*Job, *Command)
 }

@@ -303,6 +303,7 @@ func (b *Shard) set(a *Job, state fsm.State, due fsm.Time) {
 		b.over(a)
 	}
 	a.State, a.Due = state, due
+	b.moved(a)
 	q := a.Queue
 	*q.countOf(state)++
 	switch state {
@@ -322,6 +323,16 @@ func (b *Shard) set(a *Job, state fsm.State, due fsm.Time) {
 		q.ttls.push(agendaEntry{at: a.TTL, serial: a.Serial, account: a, version: a.version})
 	}
 }
+
+// moved tells the caller of a change of a job.
+func (b *Shard) moved(a *Job) {
+	if b.cfg.Moved != nil && b.now != nil {
+		b.cfg.Moved(a, b.now)
+	}
+}
+
+// LastError returns the error of the last nack, as far as jobs keep it.
+func (a *Job) LastError() string { return a.lastError }
 
 // AvailableSince is when a waiting job became available: when it fell due, or later if it was put
 // or given back later.
@@ -354,6 +365,7 @@ func (b *Shard) over(a *Job) {
 func (b *Shard) endJob(a *Job, state fsm.State) {
 	b.over(a)
 	a.State, a.left, a.EndedAt = state, b.clock, b.entry.At
+	b.moved(a)
 	a.Queue.counts.Bytes -= a.bytes
 }
 

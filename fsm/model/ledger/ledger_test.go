@@ -1,9 +1,12 @@
 package ledger
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/belfrydb/belfry/fsm"
 )
@@ -139,6 +142,27 @@ func logCases() map[string]logCase {
 			[]line{put, grant, {6, &fsm.Cancel{Queue: "q", ID: "a"}, fsm.Result{State: fsm.Reserved}}},
 			23},
 		"an ended job is cancelled": {[]line{put, cancel, cancel}, 23},
+	}
+}
+
+// TestMoved: the caller hears of each change of a job, and by which command it came.
+func TestMoved(t *testing.T) {
+	var heard []string
+	b := New(Config{Report: &found{}, Moved: func(a *Job, c *Command) {
+		heard = append(heard, fmt.Sprintf("%T %d due %d", c.Command, a.State, a.Due/at(1)))
+	}})
+	for i, l := range []line{
+		putLine(1, "a", 1, 5), grantLine(6, 5, 1, 1, 10), {11, &fsm.Expire{}, fsm.Result{Count: 1}},
+		grantLine(12, 10, 2, 2, 20), ackLine(13, 2, fsm.OK),
+	} {
+		e := &Entry{Index: uint64(i + 1), Clock: at(l.clock)}
+		e.Commands = []Command{{Entry: e, Request: &fsm.Request{}, Command: l.command, Result: l.result}}
+		b.Enter(e)
+	}
+	want := []string{"*fsm.Put 1 due 5", "*fsm.Reserve 2 due 5", "*fsm.Reserve 3 due 5", "*fsm.Expire 2 due 10",
+		"*fsm.Reserve 3 due 10", "*fsm.Ack 5 due 10"}
+	if diff := cmp.Diff(want, heard); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -20,7 +20,7 @@ type Invariant uint8
 // sample by another program. MirrorLost to MirrorNowhere are the promises of the mirror, M1 to M4;
 // runs without a mirror do not have them.
 const (
-	Max           Invariant = 39
+	Max           Invariant = 42
 	SecondOpinion           = Max + 1
 	MirrorLost              = SecondOpinion + 1
 	MirrorTwice             = SecondOpinion + 2
@@ -83,6 +83,9 @@ func Titles() map[Invariant][2]string {
 		38: {"what is refused for overload is refused whole", "effects"},
 		39: {"while a majority is whole, each of its nodes serves every shard within 5 s of a fault, and its status names " +
 			"the fault within 10 s", "availability"},
+		40: {"a task acts on jobs that matched since it began, on each once, and on no more than it may", "tasks"},
+		41: {"a task that has ended met every job that matched all the while, and counted what the log has", "tasks"},
+		42: {"a task that was started ends, and begins nothing after its end or its stop", "tasks"},
 
 		SecondOpinion: {"porcupine finds single jobs linearizable", "sample"},
 

@@ -349,7 +349,11 @@ func (s *survey) put(o *history.Op, name putName, req *belfryv1.PutRequest, resu
 
 // callOnQueue takes note of a call that may touch any job of a queue.
 func (s *survey) callOnQueue(o *history.Op) {
-	switch o.Request.(type) {
+	switch req := o.Request.(type) {
+	case *belfryv1.StartTaskRequest: // in steps, of which no client hears
+		q := s.traits(req.GetQueue())
+		q.moved = q.moved || req.GetAct() != belfryv1.TaskAct_TASK_ACT_COUNT
+		return
 	case *belfryv1.RedriveRequest, *belfryv1.PurgeQueueRequest, *belfryv1.DeleteQueueRequest, *belfryv1.CreateQueueRequest,
 		*belfryv1.UpdateQueueRequest:
 	default:
