@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -165,6 +166,19 @@ func TestClientsAreNoted(t *testing.T) {
 			s.send(http.MethodPost, "/v1/reserve", `{"queues":["`+queue+`"]}`, "Belfry-Client", "worker-1")
 		},
 		"raw": func(queue string) { s.send(http.MethodGet, "/q/"+queue, "", "Belfry-Client", "worker-1") },
+		"work": func(queue string) {
+			ctx, call := connect.NewClientContext(t.Context())
+			call.RequestHeader().Set("Belfry-Client", "worker-1")
+			stream, err := belfryv1connect.NewQueueServiceClient(h2c(t), s.url).Work(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := &workClient{t: t, stream: stream}
+			w.send(&belfryv1.WorkRequest{Credits: &belfryv1.Credits{Queues: []string{queue}, Credits: 1}})
+			for len(w.receive().Jobs) == 0 {
+			}
+			t.Cleanup(func() { _ = w.end() })
+		},
 	} {
 		if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: way, Id: "x"}); err != nil {
 			t.Fatal(err)

@@ -128,3 +128,44 @@ func TestSessionsOfAServer(t *testing.T) {
 	cancel()
 	all.Wait()
 }
+
+// TestAServerNotesTheName: the jobs that come by a session and to a worker are held by the client's
+// name.
+func TestAServerNotesTheName(t *testing.T) {
+	server, err := belfrytest.Open(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	c, err := client.New(server.URL, client.WithName("mailer-7"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	heldBy := func(way string) {
+		job, err := c.Get(t.Context(), "mail", way)
+		if err != nil || job.Client != "mailer-7@127.0.0.1" {
+			t.Errorf("%s: the job is held by %+v, %v", way, job, err)
+		}
+	}
+	put := func(way string) {
+		if _, err := c.Put(t.Context(), "mail", nil, client.ID(way)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("session")
+	jobs, err := c.Reserve(t.Context(), client.ReserveOptions{Queues: []string{"mail"}, Wait: time.Minute})
+	if err != nil || len(jobs) != 1 {
+		t.Fatalf("%d jobs, %v", len(jobs), err)
+	}
+	heldBy("session")
+	ctx, stop := context.WithCancel(t.Context())
+	put("worker")
+	if err := (client.Worker{Queues: []string{"mail"}}).Run(ctx, c, func(context.Context, *client.Job) error {
+		heldBy("worker")
+		stop()
+		return nil
+	}); err != nil && ctx.Err() == nil {
+		t.Error(err)
+	}
+}
