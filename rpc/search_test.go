@@ -156,11 +156,11 @@ func TestSearchRefusals(t *testing.T) {
 	}
 }
 
-// TestClientsAreNoted: a job says who holds it and who failed at it, whichever way it was reserved.
+// TestClientsAreNoted: a job says who holds it, whichever way it was reserved.
 func TestClientsAreNoted(t *testing.T) {
 	s := serve(t)
 	s.node.Format = fsm.LatestFormat
-	q, a := s.bothClients()
+	q, _ := s.bothClients()
 	for way, reserve := range map[string]func(queue string){
 		"unary": func(queue string) {
 			s.send(http.MethodPost, "/v1/reserve", `{"queues":["`+queue+`"]}`, "Belfry-Client", "worker-1")
@@ -193,10 +193,13 @@ func TestClientsAreNoted(t *testing.T) {
 			t.Errorf("%s: the list says %v, %v", way, list, err)
 		}
 	}
-	reserved, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"unary"}})
-	if err != nil || len(reserved.Jobs) != 0 {
-		t.Fatal(reserved, err)
-	}
+}
+
+// TestFailuresAreNoted: a job has its last three failed attempts, and its queue counts them.
+func TestFailuresAreNoted(t *testing.T) {
+	s := serve(t)
+	s.node.Format = fsm.LatestFormat
+	q, a := s.bothClients()
 	if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "mail", Id: "x"}); err != nil {
 		t.Fatal(err)
 	}
