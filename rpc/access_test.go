@@ -136,7 +136,7 @@ func leastScopes(lease string) map[string][2]string {
 		"ResetClock": {"admin:*", `{}`},
 		"Backup":     {"admin:*", `{}`}, "Restore": {"admin:*", `{}`},
 		"CreateToken": {"admin:*", `{"scopes":["put:q"]}`}, "ListTokens": {"admin:*", `{}`},
-		"ListAudit": {"admin:*", `{}`},
+		"ListAudit": {"admin:*", `{}`}, "ReleaseLeases": {"admin:q", `{"queue":"q","client":"c"}`},
 		"StartTask": {"admin:q", `{"queue":"q","state":"DEAD","act":"COUNT"}`},
 		"GetTask":   {"admin:q", `{"id":"none"}`}, "ListTasks": {"admin:q", `{}`}, "StopTask": {"admin:q", `{"id":"none"}`},
 		"DeleteToken": {"admin:*", `{"id":"aaaaaaaaaaaaaaaa"}`},

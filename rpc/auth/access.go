@@ -236,7 +236,7 @@ func clusterAction(procedure string) (action tokens.Action, whole bool) {
 		belfryv1connect.AdminServiceUpdateQueueProcedure, belfryv1connect.AdminServicePurgeQueueProcedure,
 		belfryv1connect.AdminServiceStartTaskProcedure, belfryv1connect.AdminServiceGetTaskProcedure,
 		belfryv1connect.AdminServiceListTasksProcedure, belfryv1connect.AdminServiceStopTaskProcedure,
-		belfryv1connect.AdminServiceDeleteQueueProcedure:
+		belfryv1connect.AdminServiceReleaseLeasesProcedure, belfryv1connect.AdminServiceDeleteQueueProcedure:
 		return tokens.Admin, false
 	case belfryv1connect.AdminServiceGetClusterProcedure:
 		return tokens.View, true

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"math"
+	"slices"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -41,6 +42,14 @@ type Place struct {
 	Searched uint64
 }
 
+// Through returns the cursor of a shard that is read to its end.
+func Through() fsm.Cursor { return fsm.Cursor{Due: fsm.TimeMax, Serial: math.MaxUint64} }
+
+// Done reports whether all shards are read to their ends.
+func (p *Place) Done() bool {
+	return !slices.ContainsFunc(p.Cursors, func(c fsm.Cursor) bool { return c != Through() })
+}
+
 // Match checks the fields of a search. The zero Match is that of a list.
 func (c *Request) Match(idPrefix, text, cause string) fsm.Match {
 	c.text("idPrefix", idPrefix, c.Limits.IDBytesMax)
@@ -54,6 +63,19 @@ const (
 	searchTextMax = 256
 	causeBytesMax = 1024
 )
+
+// Consumer checks the name of a consumer as jobs have it. It is not empty: that would be the jobs of
+// which the consumer is not known.
+func (c *Request) Consumer(field, client string) string {
+	if client == "" {
+		c.Fail(fault.Invalid(field, "required: the consumer as `client` of its jobs has it, such as worker-7@10.0.0.7"))
+	}
+	c.text(field, client, consumerBytesMax)
+	return client
+}
+
+// consumerBytesMax bounds the name of a consumer with its address.
+const consumerBytesMax = 256
 
 // text checks the length of a text that may be anything else.
 func (c *Request) text(field, text string, most int) {

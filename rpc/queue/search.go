@@ -3,7 +3,6 @@ package queue
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 	"time"
 
@@ -27,14 +26,11 @@ const (
 	searchesMax = 2
 )
 
-// through is the cursor of a shard that a search is through with.
-func through() fsm.Cursor { return fsm.Cursor{Due: fsm.TimeMax, Serial: math.MaxUint64} }
-
 // partsOfPage divides a page among the shards that a search is not through with. A shard without a
 // part has its turn on a later page.
 func partsOfPage(most int, cursors []fsm.Cursor) (asked []int, jobs func(k int) int) {
 	for i := range cursors {
-		if cursors[i] != through() && len(asked) < most {
+		if cursors[i] != check.Through() && len(asked) < most {
 			asked = append(asked, i)
 		}
 	}
@@ -72,7 +68,7 @@ func (s *Service) search(ctx context.Context, from shardcall.Reader, shards []ui
 			place.Cursors[i] = r.Last
 		}
 		if !r.More {
-			place.Cursors[i] = through()
+			place.Cursors[i] = check.Through()
 		}
 	}
 	slices.SortStableFunc(jobs, func(a, b fsm.Job) int { return cmp.Compare(a.Due, b.Due) })
@@ -80,7 +76,7 @@ func (s *Service) search(ctx context.Context, from shardcall.Reader, shards []ui
 		Jobs: wire.AppendJobs([]*belfryv1.Job{}, jobs, readings...), Witnesses: witnesses, Searched: place.Searched,
 		Stale: from.Stale, AsOf: shardcall.AsOf(readings...),
 	}
-	if slices.ContainsFunc(place.Cursors, func(c fsm.Cursor) bool { return c != through() }) {
+	if !place.Done() {
 		out.NextPageToken = check.PageToken(query, place)
 	}
 	return out, nil

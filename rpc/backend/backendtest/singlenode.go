@@ -44,9 +44,13 @@ func (*SingleNode) LowerMinVoters(context.Context, int) (backend.ClusterSettings
 	return backend.ClusterSettings{}, needsOthers()
 }
 
-// Format implements backend.Cluster. A node without a catalog never gets an instruction to write
-// another format.
-func (*SingleNode) Format() fsm.Format { return fsm.FirstFormat }
+// Format implements backend.Cluster: the format that a Node of this package writes, else the first.
+func (a *SingleNode) Format() fsm.Format {
+	if n, ok := a.Node.(*Node); ok {
+		return max(fsm.FirstFormat, n.Format)
+	}
+	return fsm.FirstFormat
+}
 
 // VotersWanted implements backend.Cluster.
 func (*SingleNode) VotersWanted() int { return 1 }

@@ -2492,6 +2492,171 @@ func (x *PurgeQueueResponse) GetWitnesses() []*Witness {
 	return nil
 }
 
+// ReleaseLeasesRequest names a consumer that is gone.
+type ReleaseLeasesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The queue.
+	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// The consumer, exactly as in Job.client: `name@address`, or the address of one without a name. Consumers that go by the same are one here. It is
+	// required: jobs of which it is not known who holds them can be of any consumer, and come back when their leases end. At most 256 bytes.
+	Client string `protobuf:"bytes,2,opt,name=client,proto3" json:"client,omitempty"`
+	// Only jobs that were reserved before this time; compare Job.reservedAt, which is rounded down to the millisecond. It spares a consumer that has come back under the same name. Not set: all.
+	ReservedBefore *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=reserved_before,json=reservedBefore,proto3" json:"reserved_before,omitempty"`
+	// How many jobs at most: 1 to 1,000, default 1,000. Jobs that are skipped count.
+	Max uint32 `protobuf:"varint,4,opt,name=max,proto3" json:"max,omitempty"`
+	// The nextPageToken of the call before; queue, client and reservedBefore must be the same as then.
+	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Makes a repeat safe for 5 minutes: it releases no jobs that were reserved, or left out by `max`, since. At most 64 bytes.
+	RequestId     string `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseLeasesRequest) Reset() {
+	*x = ReleaseLeasesRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseLeasesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseLeasesRequest) ProtoMessage() {}
+
+func (x *ReleaseLeasesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseLeasesRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseLeasesRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ReleaseLeasesRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ReleaseLeasesRequest) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+func (x *ReleaseLeasesRequest) GetReservedBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReservedBefore
+	}
+	return nil
+}
+
+func (x *ReleaseLeasesRequest) GetMax() uint32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *ReleaseLeasesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ReleaseLeasesRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// ReleaseLeasesResponse says how many jobs were given back.
+type ReleaseLeasesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many jobs this call gave back. They are ready, or have expired if their TTL was over.
+	Released uint32 `protobuf:"varint,1,opt,name=released,proto3" json:"released,omitempty"`
+	// How many jobs were left as they are: while the call ran their consumer finished them, or their leases ended.
+	Skipped uint32 `protobuf:"varint,2,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// Goes on with the next held jobs. Empty if all have been looked at.
+	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Where this was decided, one for each shard that released jobs.
+	Witnesses     []*Witness `protobuf:"bytes,4,rep,name=witnesses,proto3" json:"witnesses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseLeasesResponse) Reset() {
+	*x = ReleaseLeasesResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseLeasesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseLeasesResponse) ProtoMessage() {}
+
+func (x *ReleaseLeasesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseLeasesResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseLeasesResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ReleaseLeasesResponse) GetReleased() uint32 {
+	if x != nil {
+		return x.Released
+	}
+	return 0
+}
+
+func (x *ReleaseLeasesResponse) GetSkipped() uint32 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *ReleaseLeasesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ReleaseLeasesResponse) GetWitnesses() []*Witness {
+	if x != nil {
+		return x.Witnesses
+	}
+	return nil
+}
+
 // DeleteQueueRequest names a queue to remove.
 type DeleteQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2505,7 +2670,7 @@ type DeleteQueueRequest struct {
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[29]
+	mi := &file_belfry_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2517,7 +2682,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[29]
+	mi := &file_belfry_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2530,7 +2695,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DeleteQueueRequest) GetQueue() string {
@@ -2560,7 +2725,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[30]
+	mi := &file_belfry_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2572,7 +2737,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[30]
+	mi := &file_belfry_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2585,7 +2750,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DeleteQueueResponse) GetPurged() uint32 {
@@ -2611,7 +2776,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[31]
+	mi := &file_belfry_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2623,7 +2788,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[31]
+	mi := &file_belfry_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2636,7 +2801,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 // GetClusterResponse is the cluster as the answering node heard of it.
@@ -2675,7 +2840,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[32]
+	mi := &file_belfry_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2687,7 +2852,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[32]
+	mi := &file_belfry_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2700,7 +2865,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetClusterResponse) GetClusterId() string {
@@ -2807,7 +2972,7 @@ type ShardMove struct {
 
 func (x *ShardMove) Reset() {
 	*x = ShardMove{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[33]
+	mi := &file_belfry_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2819,7 +2984,7 @@ func (x *ShardMove) String() string {
 func (*ShardMove) ProtoMessage() {}
 
 func (x *ShardMove) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[33]
+	mi := &file_belfry_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2832,7 +2997,7 @@ func (x *ShardMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMove.ProtoReflect.Descriptor instead.
 func (*ShardMove) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ShardMove) GetShard() uint32 {
@@ -2895,7 +3060,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[34]
+	mi := &file_belfry_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2907,7 +3072,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[34]
+	mi := &file_belfry_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2920,7 +3085,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Node) GetName() string {
@@ -3090,7 +3255,7 @@ type MirroredQueue struct {
 
 func (x *MirroredQueue) Reset() {
 	*x = MirroredQueue{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[35]
+	mi := &file_belfry_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3102,7 +3267,7 @@ func (x *MirroredQueue) String() string {
 func (*MirroredQueue) ProtoMessage() {}
 
 func (x *MirroredQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[35]
+	mi := &file_belfry_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3115,7 +3280,7 @@ func (x *MirroredQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MirroredQueue.ProtoReflect.Descriptor instead.
 func (*MirroredQueue) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MirroredQueue) GetRedisQueue() string {
@@ -3217,7 +3382,7 @@ type NodeCondition struct {
 
 func (x *NodeCondition) Reset() {
 	*x = NodeCondition{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[36]
+	mi := &file_belfry_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3229,7 +3394,7 @@ func (x *NodeCondition) String() string {
 func (*NodeCondition) ProtoMessage() {}
 
 func (x *NodeCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[36]
+	mi := &file_belfry_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3242,7 +3407,7 @@ func (x *NodeCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCondition.ProtoReflect.Descriptor instead.
 func (*NodeCondition) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *NodeCondition) GetKind() string {
@@ -3299,7 +3464,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[37]
+	mi := &file_belfry_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3311,7 +3476,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[37]
+	mi := &file_belfry_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3324,7 +3489,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Shard) GetShard() uint32 {
@@ -3433,7 +3598,7 @@ type Catalog struct {
 
 func (x *Catalog) Reset() {
 	*x = Catalog{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[38]
+	mi := &file_belfry_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3445,7 +3610,7 @@ func (x *Catalog) String() string {
 func (*Catalog) ProtoMessage() {}
 
 func (x *Catalog) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[38]
+	mi := &file_belfry_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3458,7 +3623,7 @@ func (x *Catalog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Catalog.ProtoReflect.Descriptor instead.
 func (*Catalog) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Catalog) GetLeader() string {
@@ -3528,7 +3693,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[39]
+	mi := &file_belfry_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +3705,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[39]
+	mi := &file_belfry_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +3718,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Replica) GetNode() string {
@@ -3631,7 +3796,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[40]
+	mi := &file_belfry_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3643,7 +3808,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[40]
+	mi := &file_belfry_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3656,7 +3821,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DrainNodeRequest) GetName() string {
@@ -3705,7 +3870,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[41]
+	mi := &file_belfry_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3717,7 +3882,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[41]
+	mi := &file_belfry_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3730,7 +3895,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -3761,7 +3926,7 @@ type UpdateClusterRequest struct {
 
 func (x *UpdateClusterRequest) Reset() {
 	*x = UpdateClusterRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[42]
+	mi := &file_belfry_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3773,7 +3938,7 @@ func (x *UpdateClusterRequest) String() string {
 func (*UpdateClusterRequest) ProtoMessage() {}
 
 func (x *UpdateClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[42]
+	mi := &file_belfry_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3786,7 +3951,7 @@ func (x *UpdateClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateClusterRequest.ProtoReflect.Descriptor instead.
 func (*UpdateClusterRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *UpdateClusterRequest) GetReplicationFactor() uint32 {
@@ -3848,7 +4013,7 @@ type UpdateClusterResponse struct {
 
 func (x *UpdateClusterResponse) Reset() {
 	*x = UpdateClusterResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[43]
+	mi := &file_belfry_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3860,7 +4025,7 @@ func (x *UpdateClusterResponse) String() string {
 func (*UpdateClusterResponse) ProtoMessage() {}
 
 func (x *UpdateClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[43]
+	mi := &file_belfry_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3873,7 +4038,7 @@ func (x *UpdateClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateClusterResponse.ProtoReflect.Descriptor instead.
 func (*UpdateClusterResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *UpdateClusterResponse) GetReplicationFactor() uint32 {
@@ -3919,7 +4084,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[44]
+	mi := &file_belfry_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3931,7 +4096,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[44]
+	mi := &file_belfry_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3944,7 +4109,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RemoveNodeRequest) GetName() string {
@@ -3979,7 +4144,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[45]
+	mi := &file_belfry_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3991,7 +4156,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[45]
+	mi := &file_belfry_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4004,7 +4169,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RemoveNodeResponse) GetNode() *Node {
@@ -4029,7 +4194,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[46]
+	mi := &file_belfry_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4041,7 +4206,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[46]
+	mi := &file_belfry_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4054,7 +4219,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *TransferLeaderRequest) GetShard() uint32 {
@@ -4091,7 +4256,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[47]
+	mi := &file_belfry_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4103,7 +4268,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[47]
+	mi := &file_belfry_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4116,7 +4281,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *TransferLeaderResponse) GetPrevious() string {
@@ -4142,7 +4307,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[48]
+	mi := &file_belfry_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4154,7 +4319,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[48]
+	mi := &file_belfry_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4167,7 +4332,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 // BackupResponse is the next part of a backup.
@@ -4185,7 +4350,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[49]
+	mi := &file_belfry_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4197,7 +4362,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[49]
+	mi := &file_belfry_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4210,7 +4375,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *BackupResponse) GetData() []byte {
@@ -4248,7 +4413,7 @@ type RestoreRequest struct {
 
 func (x *RestoreRequest) Reset() {
 	*x = RestoreRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[50]
+	mi := &file_belfry_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4260,7 +4425,7 @@ func (x *RestoreRequest) String() string {
 func (*RestoreRequest) ProtoMessage() {}
 
 func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[50]
+	mi := &file_belfry_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4273,7 +4438,7 @@ func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
 func (*RestoreRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RestoreRequest) GetOverdue() *OverduePolicy {
@@ -4309,7 +4474,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[51]
+	mi := &file_belfry_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4321,7 +4486,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[51]
+	mi := &file_belfry_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4334,7 +4499,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RestoreResponse) GetClusterId() string {
@@ -4383,7 +4548,7 @@ type ResetClockRequest struct {
 
 func (x *ResetClockRequest) Reset() {
 	*x = ResetClockRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[52]
+	mi := &file_belfry_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4395,7 +4560,7 @@ func (x *ResetClockRequest) String() string {
 func (*ResetClockRequest) ProtoMessage() {}
 
 func (x *ResetClockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[52]
+	mi := &file_belfry_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4408,7 +4573,7 @@ func (x *ResetClockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetClockRequest.ProtoReflect.Descriptor instead.
 func (*ResetClockRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ResetClockRequest) GetRequestId() string {
@@ -4429,7 +4594,7 @@ type ResetClockResponse struct {
 
 func (x *ResetClockResponse) Reset() {
 	*x = ResetClockResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[53]
+	mi := &file_belfry_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4441,7 +4606,7 @@ func (x *ResetClockResponse) String() string {
 func (*ResetClockResponse) ProtoMessage() {}
 
 func (x *ResetClockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[53]
+	mi := &file_belfry_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4454,7 +4619,7 @@ func (x *ResetClockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetClockResponse.ProtoReflect.Descriptor instead.
 func (*ResetClockResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ResetClockResponse) GetShards() []*ShardClock {
@@ -4479,7 +4644,7 @@ type ShardClock struct {
 
 func (x *ShardClock) Reset() {
 	*x = ShardClock{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[54]
+	mi := &file_belfry_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4491,7 +4656,7 @@ func (x *ShardClock) String() string {
 func (*ShardClock) ProtoMessage() {}
 
 func (x *ShardClock) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[54]
+	mi := &file_belfry_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4504,7 +4669,7 @@ func (x *ShardClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardClock.ProtoReflect.Descriptor instead.
 func (*ShardClock) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ShardClock) GetShard() uint32 {
@@ -4549,7 +4714,7 @@ type Namespace struct {
 
 func (x *Namespace) Reset() {
 	*x = Namespace{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[55]
+	mi := &file_belfry_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4561,7 +4726,7 @@ func (x *Namespace) String() string {
 func (*Namespace) ProtoMessage() {}
 
 func (x *Namespace) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[55]
+	mi := &file_belfry_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4574,7 +4739,7 @@ func (x *Namespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Namespace.ProtoReflect.Descriptor instead.
 func (*Namespace) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{55}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Namespace) GetName() string {
@@ -4640,7 +4805,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[56]
+	mi := &file_belfry_v1_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4652,7 +4817,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[56]
+	mi := &file_belfry_v1_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4665,7 +4830,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{56}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SetNamespaceRequest) GetName() string {
@@ -4721,7 +4886,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[57]
+	mi := &file_belfry_v1_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4733,7 +4898,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[57]
+	mi := &file_belfry_v1_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4746,7 +4911,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{57}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SetNamespaceResponse) GetNamespace() *Namespace {
@@ -4769,7 +4934,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[58]
+	mi := &file_belfry_v1_admin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4781,7 +4946,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[58]
+	mi := &file_belfry_v1_admin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4794,7 +4959,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{58}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetNamespaceRequest) GetName() string {
@@ -4834,7 +4999,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[59]
+	mi := &file_belfry_v1_admin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4846,7 +5011,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[59]
+	mi := &file_belfry_v1_admin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4859,7 +5024,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{59}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GetNamespaceResponse) GetNamespace() *Namespace {
@@ -4920,7 +5085,7 @@ type ListNamespacesRequest struct {
 
 func (x *ListNamespacesRequest) Reset() {
 	*x = ListNamespacesRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[60]
+	mi := &file_belfry_v1_admin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4932,7 +5097,7 @@ func (x *ListNamespacesRequest) String() string {
 func (*ListNamespacesRequest) ProtoMessage() {}
 
 func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[60]
+	mi := &file_belfry_v1_admin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4945,7 +5110,7 @@ func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNamespacesRequest.ProtoReflect.Descriptor instead.
 func (*ListNamespacesRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{60}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{62}
 }
 
 // ListNamespacesResponse has them.
@@ -4959,7 +5124,7 @@ type ListNamespacesResponse struct {
 
 func (x *ListNamespacesResponse) Reset() {
 	*x = ListNamespacesResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[61]
+	mi := &file_belfry_v1_admin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4971,7 +5136,7 @@ func (x *ListNamespacesResponse) String() string {
 func (*ListNamespacesResponse) ProtoMessage() {}
 
 func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[61]
+	mi := &file_belfry_v1_admin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4984,7 +5149,7 @@ func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNamespacesResponse.ProtoReflect.Descriptor instead.
 func (*ListNamespacesResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{61}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListNamespacesResponse) GetNamespaces() []*Namespace {
@@ -5007,7 +5172,7 @@ type DeleteNamespaceRequest struct {
 
 func (x *DeleteNamespaceRequest) Reset() {
 	*x = DeleteNamespaceRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[62]
+	mi := &file_belfry_v1_admin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5019,7 +5184,7 @@ func (x *DeleteNamespaceRequest) String() string {
 func (*DeleteNamespaceRequest) ProtoMessage() {}
 
 func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[62]
+	mi := &file_belfry_v1_admin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5032,7 +5197,7 @@ func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{62}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *DeleteNamespaceRequest) GetName() string {
@@ -5060,7 +5225,7 @@ type DeleteNamespaceResponse struct {
 
 func (x *DeleteNamespaceResponse) Reset() {
 	*x = DeleteNamespaceResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[63]
+	mi := &file_belfry_v1_admin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5072,7 +5237,7 @@ func (x *DeleteNamespaceResponse) String() string {
 func (*DeleteNamespaceResponse) ProtoMessage() {}
 
 func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[63]
+	mi := &file_belfry_v1_admin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5085,7 +5250,7 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{63}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *DeleteNamespaceResponse) GetFound() bool {
@@ -5133,7 +5298,7 @@ type StartTaskRequest struct {
 
 func (x *StartTaskRequest) Reset() {
 	*x = StartTaskRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[64]
+	mi := &file_belfry_v1_admin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5145,7 +5310,7 @@ func (x *StartTaskRequest) String() string {
 func (*StartTaskRequest) ProtoMessage() {}
 
 func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[64]
+	mi := &file_belfry_v1_admin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5158,7 +5323,7 @@ func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTaskRequest.ProtoReflect.Descriptor instead.
 func (*StartTaskRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{64}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *StartTaskRequest) GetQueue() string {
@@ -5297,7 +5462,7 @@ type StartTaskResponse struct {
 
 func (x *StartTaskResponse) Reset() {
 	*x = StartTaskResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[65]
+	mi := &file_belfry_v1_admin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5309,7 +5474,7 @@ func (x *StartTaskResponse) String() string {
 func (*StartTaskResponse) ProtoMessage() {}
 
 func (x *StartTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[65]
+	mi := &file_belfry_v1_admin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5322,7 +5487,7 @@ func (x *StartTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTaskResponse.ProtoReflect.Descriptor instead.
 func (*StartTaskResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{65}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *StartTaskResponse) GetTask() *Task {
@@ -5343,7 +5508,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[66]
+	mi := &file_belfry_v1_admin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5355,7 +5520,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[66]
+	mi := &file_belfry_v1_admin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5368,7 +5533,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{66}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *GetTaskRequest) GetId() string {
@@ -5389,7 +5554,7 @@ type GetTaskResponse struct {
 
 func (x *GetTaskResponse) Reset() {
 	*x = GetTaskResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[67]
+	mi := &file_belfry_v1_admin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5401,7 +5566,7 @@ func (x *GetTaskResponse) String() string {
 func (*GetTaskResponse) ProtoMessage() {}
 
 func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[67]
+	mi := &file_belfry_v1_admin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5414,7 +5579,7 @@ func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
 func (*GetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{67}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *GetTaskResponse) GetTask() *Task {
@@ -5435,7 +5600,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[68]
+	mi := &file_belfry_v1_admin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5447,7 +5612,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[68]
+	mi := &file_belfry_v1_admin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5460,7 +5625,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{68}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListTasksRequest) GetQueue() string {
@@ -5481,7 +5646,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[69]
+	mi := &file_belfry_v1_admin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5493,7 +5658,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[69]
+	mi := &file_belfry_v1_admin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5506,7 +5671,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{69}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -5527,7 +5692,7 @@ type StopTaskRequest struct {
 
 func (x *StopTaskRequest) Reset() {
 	*x = StopTaskRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[70]
+	mi := &file_belfry_v1_admin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5539,7 +5704,7 @@ func (x *StopTaskRequest) String() string {
 func (*StopTaskRequest) ProtoMessage() {}
 
 func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[70]
+	mi := &file_belfry_v1_admin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5552,7 +5717,7 @@ func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskRequest.ProtoReflect.Descriptor instead.
 func (*StopTaskRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{70}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *StopTaskRequest) GetId() string {
@@ -5573,7 +5738,7 @@ type StopTaskResponse struct {
 
 func (x *StopTaskResponse) Reset() {
 	*x = StopTaskResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[71]
+	mi := &file_belfry_v1_admin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5585,7 +5750,7 @@ func (x *StopTaskResponse) String() string {
 func (*StopTaskResponse) ProtoMessage() {}
 
 func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[71]
+	mi := &file_belfry_v1_admin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5598,7 +5763,7 @@ func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskResponse.ProtoReflect.Descriptor instead.
 func (*StopTaskResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{71}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *StopTaskResponse) GetTask() *Task {
@@ -5648,7 +5813,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[72]
+	mi := &file_belfry_v1_admin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5660,7 +5825,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[72]
+	mi := &file_belfry_v1_admin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5673,7 +5838,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{72}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Task) GetId() string {
@@ -6030,7 +6195,21 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"request_id\x18\x04 \x01(\tR\trequestId\"^\n" +
 	"\x12PurgeQueueResponse\x12\x16\n" +
 	"\x06purged\x18\x01 \x01(\rR\x06purged\x120\n" +
-	"\twitnesses\x18\x02 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\"I\n" +
+	"\twitnesses\x18\x02 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\"\xd9\x01\n" +
+	"\x14ReleaseLeasesRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x16\n" +
+	"\x06client\x18\x02 \x01(\tR\x06client\x12C\n" +
+	"\x0freserved_before\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x0ereservedBefore\x12\x10\n" +
+	"\x03max\x18\x04 \x01(\rR\x03max\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tR\tpageToken\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x06 \x01(\tR\trequestId\"\xa7\x01\n" +
+	"\x15ReleaseLeasesResponse\x12\x1a\n" +
+	"\breleased\x18\x01 \x01(\rR\breleased\x12\x18\n" +
+	"\askipped\x18\x02 \x01(\rR\askipped\x12&\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x120\n" +
+	"\twitnesses\x18\x04 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\"I\n" +
 	"\x12DeleteQueueRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1d\n" +
 	"\n" +
@@ -6318,7 +6497,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x0eTASK_ACT_COUNT\x10\x01\x12\x14\n" +
 	"\x10TASK_ACT_REDRIVE\x10\x02\x12\x13\n" +
 	"\x0fTASK_ACT_CANCEL\x10\x03\x12\x17\n" +
-	"\x13TASK_ACT_RESCHEDULE\x10\x042\xa4\x10\n" +
+	"\x13TASK_ACT_RESCHEDULE\x10\x042\xf8\x10\n" +
 	"\fAdminService\x12L\n" +
 	"\vCreateQueue\x12\x1d.belfry.v1.CreateQueueRequest\x1a\x1e.belfry.v1.CreateQueueResponse\x12N\n" +
 	"\n" +
@@ -6326,7 +6505,8 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\bGetQueue\x12\x1a.belfry.v1.GetQueueRequest\x1a\x1b.belfry.v1.GetQueueResponse\"\x03\x90\x02\x01\x12Q\n" +
 	"\vUpdateQueue\x12\x1d.belfry.v1.UpdateQueueRequest\x1a\x1e.belfry.v1.UpdateQueueResponse\"\x03\x90\x02\x02\x12I\n" +
 	"\n" +
-	"PurgeQueue\x12\x1c.belfry.v1.PurgeQueueRequest\x1a\x1d.belfry.v1.PurgeQueueResponse\x12L\n" +
+	"PurgeQueue\x12\x1c.belfry.v1.PurgeQueueRequest\x1a\x1d.belfry.v1.PurgeQueueResponse\x12R\n" +
+	"\rReleaseLeases\x12\x1f.belfry.v1.ReleaseLeasesRequest\x1a .belfry.v1.ReleaseLeasesResponse\x12L\n" +
 	"\vDeleteQueue\x12\x1d.belfry.v1.DeleteQueueRequest\x1a\x1e.belfry.v1.DeleteQueueResponse\x12N\n" +
 	"\n" +
 	"GetCluster\x12\x1c.belfry.v1.GetClusterRequest\x1a\x1d.belfry.v1.GetClusterResponse\"\x03\x90\x02\x01\x12K\n" +
@@ -6366,7 +6546,7 @@ func file_belfry_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_belfry_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_belfry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_belfry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
 var file_belfry_v1_admin_proto_goTypes = []any{
 	(NodeState)(0),                  // 0: belfry.v1.NodeState
 	(TaskAct)(0),                    // 1: belfry.v1.TaskAct
@@ -6399,216 +6579,222 @@ var file_belfry_v1_admin_proto_goTypes = []any{
 	(*UpdateQueueResponse)(nil),     // 28: belfry.v1.UpdateQueueResponse
 	(*PurgeQueueRequest)(nil),       // 29: belfry.v1.PurgeQueueRequest
 	(*PurgeQueueResponse)(nil),      // 30: belfry.v1.PurgeQueueResponse
-	(*DeleteQueueRequest)(nil),      // 31: belfry.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),     // 32: belfry.v1.DeleteQueueResponse
-	(*GetClusterRequest)(nil),       // 33: belfry.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),      // 34: belfry.v1.GetClusterResponse
-	(*ShardMove)(nil),               // 35: belfry.v1.ShardMove
-	(*Node)(nil),                    // 36: belfry.v1.Node
-	(*MirroredQueue)(nil),           // 37: belfry.v1.MirroredQueue
-	(*NodeCondition)(nil),           // 38: belfry.v1.NodeCondition
-	(*Shard)(nil),                   // 39: belfry.v1.Shard
-	(*Catalog)(nil),                 // 40: belfry.v1.Catalog
-	(*Replica)(nil),                 // 41: belfry.v1.Replica
-	(*DrainNodeRequest)(nil),        // 42: belfry.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),       // 43: belfry.v1.DrainNodeResponse
-	(*UpdateClusterRequest)(nil),    // 44: belfry.v1.UpdateClusterRequest
-	(*UpdateClusterResponse)(nil),   // 45: belfry.v1.UpdateClusterResponse
-	(*RemoveNodeRequest)(nil),       // 46: belfry.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),      // 47: belfry.v1.RemoveNodeResponse
-	(*TransferLeaderRequest)(nil),   // 48: belfry.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),  // 49: belfry.v1.TransferLeaderResponse
-	(*BackupRequest)(nil),           // 50: belfry.v1.BackupRequest
-	(*BackupResponse)(nil),          // 51: belfry.v1.BackupResponse
-	(*RestoreRequest)(nil),          // 52: belfry.v1.RestoreRequest
-	(*RestoreResponse)(nil),         // 53: belfry.v1.RestoreResponse
-	(*ResetClockRequest)(nil),       // 54: belfry.v1.ResetClockRequest
-	(*ResetClockResponse)(nil),      // 55: belfry.v1.ResetClockResponse
-	(*ShardClock)(nil),              // 56: belfry.v1.ShardClock
-	(*Namespace)(nil),               // 57: belfry.v1.Namespace
-	(*SetNamespaceRequest)(nil),     // 58: belfry.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 59: belfry.v1.SetNamespaceResponse
-	(*GetNamespaceRequest)(nil),     // 60: belfry.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 61: belfry.v1.GetNamespaceResponse
-	(*ListNamespacesRequest)(nil),   // 62: belfry.v1.ListNamespacesRequest
-	(*ListNamespacesResponse)(nil),  // 63: belfry.v1.ListNamespacesResponse
-	(*DeleteNamespaceRequest)(nil),  // 64: belfry.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil), // 65: belfry.v1.DeleteNamespaceResponse
-	(*StartTaskRequest)(nil),        // 66: belfry.v1.StartTaskRequest
-	(*StartTaskResponse)(nil),       // 67: belfry.v1.StartTaskResponse
-	(*GetTaskRequest)(nil),          // 68: belfry.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),         // 69: belfry.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),        // 70: belfry.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),       // 71: belfry.v1.ListTasksResponse
-	(*StopTaskRequest)(nil),         // 72: belfry.v1.StopTaskRequest
-	(*StopTaskResponse)(nil),        // 73: belfry.v1.StopTaskResponse
-	(*Task)(nil),                    // 74: belfry.v1.Task
-	(*timestamppb.Timestamp)(nil),   // 75: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 76: google.protobuf.Duration
-	(*QueueSettings)(nil),           // 77: belfry.v1.QueueSettings
-	(*Witness)(nil),                 // 78: belfry.v1.Witness
-	(JobState)(0),                   // 79: belfry.v1.JobState
-	(*OverduePolicy)(nil),           // 80: belfry.v1.OverduePolicy
+	(*ReleaseLeasesRequest)(nil),    // 31: belfry.v1.ReleaseLeasesRequest
+	(*ReleaseLeasesResponse)(nil),   // 32: belfry.v1.ReleaseLeasesResponse
+	(*DeleteQueueRequest)(nil),      // 33: belfry.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),     // 34: belfry.v1.DeleteQueueResponse
+	(*GetClusterRequest)(nil),       // 35: belfry.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),      // 36: belfry.v1.GetClusterResponse
+	(*ShardMove)(nil),               // 37: belfry.v1.ShardMove
+	(*Node)(nil),                    // 38: belfry.v1.Node
+	(*MirroredQueue)(nil),           // 39: belfry.v1.MirroredQueue
+	(*NodeCondition)(nil),           // 40: belfry.v1.NodeCondition
+	(*Shard)(nil),                   // 41: belfry.v1.Shard
+	(*Catalog)(nil),                 // 42: belfry.v1.Catalog
+	(*Replica)(nil),                 // 43: belfry.v1.Replica
+	(*DrainNodeRequest)(nil),        // 44: belfry.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),       // 45: belfry.v1.DrainNodeResponse
+	(*UpdateClusterRequest)(nil),    // 46: belfry.v1.UpdateClusterRequest
+	(*UpdateClusterResponse)(nil),   // 47: belfry.v1.UpdateClusterResponse
+	(*RemoveNodeRequest)(nil),       // 48: belfry.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),      // 49: belfry.v1.RemoveNodeResponse
+	(*TransferLeaderRequest)(nil),   // 50: belfry.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),  // 51: belfry.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),           // 52: belfry.v1.BackupRequest
+	(*BackupResponse)(nil),          // 53: belfry.v1.BackupResponse
+	(*RestoreRequest)(nil),          // 54: belfry.v1.RestoreRequest
+	(*RestoreResponse)(nil),         // 55: belfry.v1.RestoreResponse
+	(*ResetClockRequest)(nil),       // 56: belfry.v1.ResetClockRequest
+	(*ResetClockResponse)(nil),      // 57: belfry.v1.ResetClockResponse
+	(*ShardClock)(nil),              // 58: belfry.v1.ShardClock
+	(*Namespace)(nil),               // 59: belfry.v1.Namespace
+	(*SetNamespaceRequest)(nil),     // 60: belfry.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 61: belfry.v1.SetNamespaceResponse
+	(*GetNamespaceRequest)(nil),     // 62: belfry.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 63: belfry.v1.GetNamespaceResponse
+	(*ListNamespacesRequest)(nil),   // 64: belfry.v1.ListNamespacesRequest
+	(*ListNamespacesResponse)(nil),  // 65: belfry.v1.ListNamespacesResponse
+	(*DeleteNamespaceRequest)(nil),  // 66: belfry.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 67: belfry.v1.DeleteNamespaceResponse
+	(*StartTaskRequest)(nil),        // 68: belfry.v1.StartTaskRequest
+	(*StartTaskResponse)(nil),       // 69: belfry.v1.StartTaskResponse
+	(*GetTaskRequest)(nil),          // 70: belfry.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),         // 71: belfry.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),        // 72: belfry.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),       // 73: belfry.v1.ListTasksResponse
+	(*StopTaskRequest)(nil),         // 74: belfry.v1.StopTaskRequest
+	(*StopTaskResponse)(nil),        // 75: belfry.v1.StopTaskResponse
+	(*Task)(nil),                    // 76: belfry.v1.Task
+	(*timestamppb.Timestamp)(nil),   // 77: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 78: google.protobuf.Duration
+	(*QueueSettings)(nil),           // 79: belfry.v1.QueueSettings
+	(*Witness)(nil),                 // 80: belfry.v1.Witness
+	(JobState)(0),                   // 81: belfry.v1.JobState
+	(*OverduePolicy)(nil),           // 82: belfry.v1.OverduePolicy
 }
 var file_belfry_v1_admin_proto_depIdxs = []int32{
 	5,   // 0: belfry.v1.ListAuditResponse.records:type_name -> belfry.v1.AuditRecord
 	4,   // 1: belfry.v1.ListAuditResponse.nodes:type_name -> belfry.v1.AuditNode
-	75,  // 2: belfry.v1.AuditNode.since:type_name -> google.protobuf.Timestamp
-	75,  // 3: belfry.v1.AuditRecord.ended_at:type_name -> google.protobuf.Timestamp
-	76,  // 4: belfry.v1.AuditRecord.took:type_name -> google.protobuf.Duration
-	76,  // 5: belfry.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	77,  // 2: belfry.v1.AuditNode.since:type_name -> google.protobuf.Timestamp
+	77,  // 3: belfry.v1.AuditRecord.ended_at:type_name -> google.protobuf.Timestamp
+	78,  // 4: belfry.v1.AuditRecord.took:type_name -> google.protobuf.Duration
+	78,  // 5: belfry.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
 	8,   // 6: belfry.v1.CreateTokenResponse.record:type_name -> belfry.v1.Token
-	75,  // 7: belfry.v1.Token.created_at:type_name -> google.protobuf.Timestamp
-	75,  // 8: belfry.v1.Token.not_after:type_name -> google.protobuf.Timestamp
-	76,  // 9: belfry.v1.Token.ttl:type_name -> google.protobuf.Duration
+	77,  // 7: belfry.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	77,  // 8: belfry.v1.Token.not_after:type_name -> google.protobuf.Timestamp
+	78,  // 9: belfry.v1.Token.ttl:type_name -> google.protobuf.Duration
 	8,   // 10: belfry.v1.ListTokensResponse.tokens:type_name -> belfry.v1.Token
-	76,  // 11: belfry.v1.DeleteTokenRequest.after:type_name -> google.protobuf.Duration
-	77,  // 12: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	77,  // 13: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	78,  // 14: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	78,  // 11: belfry.v1.DeleteTokenRequest.after:type_name -> google.protobuf.Duration
+	79,  // 12: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	79,  // 13: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	80,  // 14: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
 	20,  // 15: belfry.v1.ListQueuesResponse.queues:type_name -> belfry.v1.Queue
 	21,  // 16: belfry.v1.ListQueuesResponse.due:type_name -> belfry.v1.DueHistogram
 	20,  // 17: belfry.v1.GetQueueResponse.queue:type_name -> belfry.v1.Queue
-	78,  // 18: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	80,  // 18: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
 	19,  // 19: belfry.v1.GetQueueResponse.minutes:type_name -> belfry.v1.QueueMinute
-	75,  // 20: belfry.v1.GetQueueResponse.minutes_since:type_name -> google.protobuf.Timestamp
-	75,  // 21: belfry.v1.QueueMinute.start:type_name -> google.protobuf.Timestamp
-	76,  // 22: belfry.v1.QueueMinute.late_p50:type_name -> google.protobuf.Duration
-	76,  // 23: belfry.v1.QueueMinute.late_p99:type_name -> google.protobuf.Duration
-	77,  // 24: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
+	77,  // 20: belfry.v1.GetQueueResponse.minutes_since:type_name -> google.protobuf.Timestamp
+	77,  // 21: belfry.v1.QueueMinute.start:type_name -> google.protobuf.Timestamp
+	78,  // 22: belfry.v1.QueueMinute.late_p50:type_name -> google.protobuf.Duration
+	78,  // 23: belfry.v1.QueueMinute.late_p99:type_name -> google.protobuf.Duration
+	79,  // 24: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
 	23,  // 25: belfry.v1.Queue.counts:type_name -> belfry.v1.JobCounts
-	76,  // 26: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
-	75,  // 27: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
+	78,  // 26: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
+	77,  // 27: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
 	24,  // 28: belfry.v1.Queue.lateness:type_name -> belfry.v1.Lateness
 	25,  // 29: belfry.v1.Queue.rates:type_name -> belfry.v1.QueueRates
 	26,  // 30: belfry.v1.Queue.totals:type_name -> belfry.v1.QueueTotals
-	76,  // 31: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
-	75,  // 32: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
+	78,  // 31: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
+	77,  // 32: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
 	21,  // 33: belfry.v1.Queue.due:type_name -> belfry.v1.DueHistogram
 	22,  // 34: belfry.v1.DueHistogram.minutes:type_name -> belfry.v1.DueSlice
 	22,  // 35: belfry.v1.DueHistogram.hours:type_name -> belfry.v1.DueSlice
 	22,  // 36: belfry.v1.DueHistogram.days:type_name -> belfry.v1.DueSlice
-	75,  // 37: belfry.v1.DueSlice.start:type_name -> google.protobuf.Timestamp
-	76,  // 38: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
-	76,  // 39: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
-	76,  // 40: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
-	76,  // 41: belfry.v1.Lateness.window:type_name -> google.protobuf.Duration
-	76,  // 42: belfry.v1.QueueRates.window:type_name -> google.protobuf.Duration
-	77,  // 43: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	77,  // 44: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	78,  // 45: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	79,  // 46: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
-	78,  // 47: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	78,  // 48: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	36,  // 49: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
-	39,  // 50: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
-	40,  // 51: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
-	76,  // 52: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	35,  // 53: belfry.v1.GetClusterResponse.moves:type_name -> belfry.v1.ShardMove
-	0,   // 54: belfry.v1.Node.state:type_name -> belfry.v1.NodeState
-	75,  // 55: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
-	38,  // 56: belfry.v1.Node.conditions:type_name -> belfry.v1.NodeCondition
-	76,  // 57: belfry.v1.Node.clock_offset:type_name -> google.protobuf.Duration
-	75,  // 58: belfry.v1.Node.backup_at:type_name -> google.protobuf.Timestamp
-	37,  // 59: belfry.v1.Node.mirrored:type_name -> belfry.v1.MirroredQueue
-	75,  // 60: belfry.v1.MirroredQueue.looked_at:type_name -> google.protobuf.Timestamp
-	75,  // 61: belfry.v1.MirroredQueue.earliest_due_at:type_name -> google.protobuf.Timestamp
-	76,  // 62: belfry.v1.MirroredQueue.lateness:type_name -> google.protobuf.Duration
-	75,  // 63: belfry.v1.NodeCondition.since:type_name -> google.protobuf.Timestamp
-	75,  // 64: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
-	41,  // 65: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
-	76,  // 66: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
-	41,  // 67: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
-	75,  // 68: belfry.v1.Catalog.heard_at:type_name -> google.protobuf.Timestamp
-	75,  // 69: belfry.v1.Replica.behind_since:type_name -> google.protobuf.Timestamp
-	75,  // 70: belfry.v1.Replica.snapshot_at:type_name -> google.protobuf.Timestamp
-	36,  // 71: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
-	76,  // 72: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
-	76,  // 73: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	36,  // 74: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
-	80,  // 75: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
-	75,  // 76: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
-	56,  // 77: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
-	75,  // 78: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
-	75,  // 79: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
-	57,  // 80: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	57,  // 81: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	75,  // 82: belfry.v1.GetNamespaceResponse.as_of:type_name -> google.protobuf.Timestamp
-	57,  // 83: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
-	79,  // 84: belfry.v1.StartTaskRequest.state:type_name -> belfry.v1.JobState
-	75,  // 85: belfry.v1.StartTaskRequest.due_after:type_name -> google.protobuf.Timestamp
-	75,  // 86: belfry.v1.StartTaskRequest.due_before:type_name -> google.protobuf.Timestamp
-	1,   // 87: belfry.v1.StartTaskRequest.act:type_name -> belfry.v1.TaskAct
-	76,  // 88: belfry.v1.StartTaskRequest.delay:type_name -> google.protobuf.Duration
-	75,  // 89: belfry.v1.StartTaskRequest.due_at:type_name -> google.protobuf.Timestamp
-	74,  // 90: belfry.v1.StartTaskResponse.task:type_name -> belfry.v1.Task
-	74,  // 91: belfry.v1.GetTaskResponse.task:type_name -> belfry.v1.Task
-	74,  // 92: belfry.v1.ListTasksResponse.tasks:type_name -> belfry.v1.Task
-	74,  // 93: belfry.v1.StopTaskResponse.task:type_name -> belfry.v1.Task
-	79,  // 94: belfry.v1.Task.state:type_name -> belfry.v1.JobState
-	75,  // 95: belfry.v1.Task.due_after:type_name -> google.protobuf.Timestamp
-	75,  // 96: belfry.v1.Task.due_before:type_name -> google.protobuf.Timestamp
-	1,   // 97: belfry.v1.Task.act:type_name -> belfry.v1.TaskAct
-	75,  // 98: belfry.v1.Task.due_at:type_name -> google.protobuf.Timestamp
-	75,  // 99: belfry.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	75,  // 100: belfry.v1.Task.ended_at:type_name -> google.protobuf.Timestamp
-	13,  // 101: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
-	15,  // 102: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
-	17,  // 103: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
-	27,  // 104: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
-	29,  // 105: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
-	31,  // 106: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
-	33,  // 107: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
-	42,  // 108: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
-	44,  // 109: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
-	58,  // 110: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
-	60,  // 111: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
-	62,  // 112: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
-	64,  // 113: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
-	46,  // 114: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
-	48,  // 115: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
-	50,  // 116: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
-	52,  // 117: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
-	54,  // 118: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
-	6,   // 119: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
-	9,   // 120: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
-	11,  // 121: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
-	66,  // 122: belfry.v1.AdminService.StartTask:input_type -> belfry.v1.StartTaskRequest
-	68,  // 123: belfry.v1.AdminService.GetTask:input_type -> belfry.v1.GetTaskRequest
-	70,  // 124: belfry.v1.AdminService.ListTasks:input_type -> belfry.v1.ListTasksRequest
-	72,  // 125: belfry.v1.AdminService.StopTask:input_type -> belfry.v1.StopTaskRequest
-	2,   // 126: belfry.v1.AdminService.ListAudit:input_type -> belfry.v1.ListAuditRequest
-	14,  // 127: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
-	16,  // 128: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
-	18,  // 129: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
-	28,  // 130: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
-	30,  // 131: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
-	32,  // 132: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
-	34,  // 133: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
-	43,  // 134: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
-	45,  // 135: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
-	59,  // 136: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
-	61,  // 137: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
-	63,  // 138: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
-	65,  // 139: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
-	47,  // 140: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
-	49,  // 141: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
-	51,  // 142: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
-	53,  // 143: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
-	55,  // 144: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
-	7,   // 145: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
-	10,  // 146: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
-	12,  // 147: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
-	67,  // 148: belfry.v1.AdminService.StartTask:output_type -> belfry.v1.StartTaskResponse
-	69,  // 149: belfry.v1.AdminService.GetTask:output_type -> belfry.v1.GetTaskResponse
-	71,  // 150: belfry.v1.AdminService.ListTasks:output_type -> belfry.v1.ListTasksResponse
-	73,  // 151: belfry.v1.AdminService.StopTask:output_type -> belfry.v1.StopTaskResponse
-	3,   // 152: belfry.v1.AdminService.ListAudit:output_type -> belfry.v1.ListAuditResponse
-	127, // [127:153] is the sub-list for method output_type
-	101, // [101:127] is the sub-list for method input_type
-	101, // [101:101] is the sub-list for extension type_name
-	101, // [101:101] is the sub-list for extension extendee
-	0,   // [0:101] is the sub-list for field type_name
+	77,  // 37: belfry.v1.DueSlice.start:type_name -> google.protobuf.Timestamp
+	78,  // 38: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
+	78,  // 39: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
+	78,  // 40: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
+	78,  // 41: belfry.v1.Lateness.window:type_name -> google.protobuf.Duration
+	78,  // 42: belfry.v1.QueueRates.window:type_name -> google.protobuf.Duration
+	79,  // 43: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	79,  // 44: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	80,  // 45: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	81,  // 46: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
+	80,  // 47: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	77,  // 48: belfry.v1.ReleaseLeasesRequest.reserved_before:type_name -> google.protobuf.Timestamp
+	80,  // 49: belfry.v1.ReleaseLeasesResponse.witnesses:type_name -> belfry.v1.Witness
+	80,  // 50: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	38,  // 51: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
+	41,  // 52: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
+	42,  // 53: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
+	78,  // 54: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	37,  // 55: belfry.v1.GetClusterResponse.moves:type_name -> belfry.v1.ShardMove
+	0,   // 56: belfry.v1.Node.state:type_name -> belfry.v1.NodeState
+	77,  // 57: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
+	40,  // 58: belfry.v1.Node.conditions:type_name -> belfry.v1.NodeCondition
+	78,  // 59: belfry.v1.Node.clock_offset:type_name -> google.protobuf.Duration
+	77,  // 60: belfry.v1.Node.backup_at:type_name -> google.protobuf.Timestamp
+	39,  // 61: belfry.v1.Node.mirrored:type_name -> belfry.v1.MirroredQueue
+	77,  // 62: belfry.v1.MirroredQueue.looked_at:type_name -> google.protobuf.Timestamp
+	77,  // 63: belfry.v1.MirroredQueue.earliest_due_at:type_name -> google.protobuf.Timestamp
+	78,  // 64: belfry.v1.MirroredQueue.lateness:type_name -> google.protobuf.Duration
+	77,  // 65: belfry.v1.NodeCondition.since:type_name -> google.protobuf.Timestamp
+	77,  // 66: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
+	43,  // 67: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
+	78,  // 68: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
+	43,  // 69: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
+	77,  // 70: belfry.v1.Catalog.heard_at:type_name -> google.protobuf.Timestamp
+	77,  // 71: belfry.v1.Replica.behind_since:type_name -> google.protobuf.Timestamp
+	77,  // 72: belfry.v1.Replica.snapshot_at:type_name -> google.protobuf.Timestamp
+	38,  // 73: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
+	78,  // 74: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
+	78,  // 75: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	38,  // 76: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
+	82,  // 77: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
+	77,  // 78: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
+	58,  // 79: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
+	77,  // 80: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
+	77,  // 81: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
+	59,  // 82: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	59,  // 83: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	77,  // 84: belfry.v1.GetNamespaceResponse.as_of:type_name -> google.protobuf.Timestamp
+	59,  // 85: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
+	81,  // 86: belfry.v1.StartTaskRequest.state:type_name -> belfry.v1.JobState
+	77,  // 87: belfry.v1.StartTaskRequest.due_after:type_name -> google.protobuf.Timestamp
+	77,  // 88: belfry.v1.StartTaskRequest.due_before:type_name -> google.protobuf.Timestamp
+	1,   // 89: belfry.v1.StartTaskRequest.act:type_name -> belfry.v1.TaskAct
+	78,  // 90: belfry.v1.StartTaskRequest.delay:type_name -> google.protobuf.Duration
+	77,  // 91: belfry.v1.StartTaskRequest.due_at:type_name -> google.protobuf.Timestamp
+	76,  // 92: belfry.v1.StartTaskResponse.task:type_name -> belfry.v1.Task
+	76,  // 93: belfry.v1.GetTaskResponse.task:type_name -> belfry.v1.Task
+	76,  // 94: belfry.v1.ListTasksResponse.tasks:type_name -> belfry.v1.Task
+	76,  // 95: belfry.v1.StopTaskResponse.task:type_name -> belfry.v1.Task
+	81,  // 96: belfry.v1.Task.state:type_name -> belfry.v1.JobState
+	77,  // 97: belfry.v1.Task.due_after:type_name -> google.protobuf.Timestamp
+	77,  // 98: belfry.v1.Task.due_before:type_name -> google.protobuf.Timestamp
+	1,   // 99: belfry.v1.Task.act:type_name -> belfry.v1.TaskAct
+	77,  // 100: belfry.v1.Task.due_at:type_name -> google.protobuf.Timestamp
+	77,  // 101: belfry.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	77,  // 102: belfry.v1.Task.ended_at:type_name -> google.protobuf.Timestamp
+	13,  // 103: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
+	15,  // 104: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
+	17,  // 105: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
+	27,  // 106: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
+	29,  // 107: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
+	31,  // 108: belfry.v1.AdminService.ReleaseLeases:input_type -> belfry.v1.ReleaseLeasesRequest
+	33,  // 109: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
+	35,  // 110: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
+	44,  // 111: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
+	46,  // 112: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
+	60,  // 113: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
+	62,  // 114: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
+	64,  // 115: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
+	66,  // 116: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
+	48,  // 117: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
+	50,  // 118: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
+	52,  // 119: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
+	54,  // 120: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
+	56,  // 121: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
+	6,   // 122: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
+	9,   // 123: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
+	11,  // 124: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
+	68,  // 125: belfry.v1.AdminService.StartTask:input_type -> belfry.v1.StartTaskRequest
+	70,  // 126: belfry.v1.AdminService.GetTask:input_type -> belfry.v1.GetTaskRequest
+	72,  // 127: belfry.v1.AdminService.ListTasks:input_type -> belfry.v1.ListTasksRequest
+	74,  // 128: belfry.v1.AdminService.StopTask:input_type -> belfry.v1.StopTaskRequest
+	2,   // 129: belfry.v1.AdminService.ListAudit:input_type -> belfry.v1.ListAuditRequest
+	14,  // 130: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
+	16,  // 131: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
+	18,  // 132: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
+	28,  // 133: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
+	30,  // 134: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
+	32,  // 135: belfry.v1.AdminService.ReleaseLeases:output_type -> belfry.v1.ReleaseLeasesResponse
+	34,  // 136: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
+	36,  // 137: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
+	45,  // 138: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
+	47,  // 139: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
+	61,  // 140: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
+	63,  // 141: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
+	65,  // 142: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
+	67,  // 143: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
+	49,  // 144: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
+	51,  // 145: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
+	53,  // 146: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
+	55,  // 147: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
+	57,  // 148: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
+	7,   // 149: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
+	10,  // 150: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
+	12,  // 151: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
+	69,  // 152: belfry.v1.AdminService.StartTask:output_type -> belfry.v1.StartTaskResponse
+	71,  // 153: belfry.v1.AdminService.GetTask:output_type -> belfry.v1.GetTaskResponse
+	73,  // 154: belfry.v1.AdminService.ListTasks:output_type -> belfry.v1.ListTasksResponse
+	75,  // 155: belfry.v1.AdminService.StopTask:output_type -> belfry.v1.StopTaskResponse
+	3,   // 156: belfry.v1.AdminService.ListAudit:output_type -> belfry.v1.ListAuditResponse
+	130, // [130:157] is the sub-list for method output_type
+	103, // [103:130] is the sub-list for method input_type
+	103, // [103:103] is the sub-list for extension type_name
+	103, // [103:103] is the sub-list for extension extendee
+	0,   // [0:103] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_admin_proto_init() }
@@ -6617,10 +6803,10 @@ func file_belfry_v1_admin_proto_init() {
 		return
 	}
 	file_belfry_v1_types_proto_init()
-	file_belfry_v1_admin_proto_msgTypes[40].OneofWrappers = []any{}
 	file_belfry_v1_admin_proto_msgTypes[42].OneofWrappers = []any{}
-	file_belfry_v1_admin_proto_msgTypes[56].OneofWrappers = []any{}
-	file_belfry_v1_admin_proto_msgTypes[64].OneofWrappers = []any{
+	file_belfry_v1_admin_proto_msgTypes[44].OneofWrappers = []any{}
+	file_belfry_v1_admin_proto_msgTypes[58].OneofWrappers = []any{}
+	file_belfry_v1_admin_proto_msgTypes[66].OneofWrappers = []any{
 		(*StartTaskRequest_Delay)(nil),
 		(*StartTaskRequest_DueAt)(nil),
 	}
@@ -6630,7 +6816,7 @@ func file_belfry_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_belfry_v1_admin_proto_rawDesc), len(file_belfry_v1_admin_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   73,
+			NumMessages:   75,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -45,6 +45,9 @@ const (
 	AdminServiceUpdateQueueProcedure = "/belfry.v1.AdminService/UpdateQueue"
 	// AdminServicePurgeQueueProcedure is the fully-qualified name of the AdminService's PurgeQueue RPC.
 	AdminServicePurgeQueueProcedure = "/belfry.v1.AdminService/PurgeQueue"
+	// AdminServiceReleaseLeasesProcedure is the fully-qualified name of the AdminService's
+	// ReleaseLeases RPC.
+	AdminServiceReleaseLeasesProcedure = "/belfry.v1.AdminService/ReleaseLeases"
 	// AdminServiceDeleteQueueProcedure is the fully-qualified name of the AdminService's DeleteQueue
 	// RPC.
 	AdminServiceDeleteQueueProcedure = "/belfry.v1.AdminService/DeleteQueue"
@@ -115,6 +118,14 @@ type AdminServiceClient interface {
 	// PurgeQueue removes jobs that are in the given states.
 	// Errors: QUEUE_NOT_FOUND.
 	PurgeQueue(context.Context, *v1.PurgeQueueRequest) (*v1.PurgeQueueResponse, error)
+	// ReleaseLeases gives back the jobs of a queue that one consumer holds, for a consumer that is gone. They are ready at once, and the attempt does not
+	// count, as with Release. If the consumer is still there, its leases are stale: its next ack or extension fails with STALE_LEASE, as another may have
+	// the job by then. A queue that is paused stays so. A call releases up to 1,000 jobs, and looks at up to 100,000 that are held; nextPageToken goes on.
+	// What was released before an error stays so: then the outcome is unknown, and the error has the count. A repeat with the same requestId does the rest,
+	// and counts only that.
+	// Errors: INVALID, TOO_LARGE, QUEUE_NOT_FOUND, UNIMPLEMENTED until all nodes run a version that notes who
+	// holds a job.
+	ReleaseLeases(context.Context, *v1.ReleaseLeasesRequest) (*v1.ReleaseLeasesResponse, error)
 	// DeleteQueue removes a queue with its jobs, settings and remembered ids. A later put makes a new queue.
 	// Errors: QUEUE_NOT_FOUND.
 	DeleteQueue(context.Context, *v1.DeleteQueueRequest) (*v1.DeleteQueueResponse, error)
@@ -237,6 +248,12 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+AdminServicePurgeQueueProcedure,
 			connect.WithSchema(adminServiceMethods.ByName("PurgeQueue")),
+			connect.WithClientOptions(opts...),
+		),
+		releaseLeases: connect.NewClient[v1.ReleaseLeasesRequest, v1.ReleaseLeasesResponse](
+			httpClient,
+			baseURL+AdminServiceReleaseLeasesProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("ReleaseLeases")),
 			connect.WithClientOptions(opts...),
 		),
 		deleteQueue: connect.NewClient[v1.DeleteQueueRequest, v1.DeleteQueueResponse](
@@ -391,6 +408,7 @@ type adminServiceClient struct {
 	getQueue        *connect.Client[v1.GetQueueRequest, v1.GetQueueResponse]
 	updateQueue     *connect.Client[v1.UpdateQueueRequest, v1.UpdateQueueResponse]
 	purgeQueue      *connect.Client[v1.PurgeQueueRequest, v1.PurgeQueueResponse]
+	releaseLeases   *connect.Client[v1.ReleaseLeasesRequest, v1.ReleaseLeasesResponse]
 	deleteQueue     *connect.Client[v1.DeleteQueueRequest, v1.DeleteQueueResponse]
 	getCluster      *connect.Client[v1.GetClusterRequest, v1.GetClusterResponse]
 	drainNode       *connect.Client[v1.DrainNodeRequest, v1.DrainNodeResponse]
@@ -453,6 +471,15 @@ func (c *adminServiceClient) UpdateQueue(ctx context.Context, req *v1.UpdateQueu
 // PurgeQueue calls belfry.v1.AdminService.PurgeQueue.
 func (c *adminServiceClient) PurgeQueue(ctx context.Context, req *v1.PurgeQueueRequest) (*v1.PurgeQueueResponse, error) {
 	response, err := c.purgeQueue.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ReleaseLeases calls belfry.v1.AdminService.ReleaseLeases.
+func (c *adminServiceClient) ReleaseLeases(ctx context.Context, req *v1.ReleaseLeasesRequest) (*v1.ReleaseLeasesResponse, error) {
+	response, err := c.releaseLeases.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -657,6 +684,14 @@ type AdminServiceHandler interface {
 	// PurgeQueue removes jobs that are in the given states.
 	// Errors: QUEUE_NOT_FOUND.
 	PurgeQueue(context.Context, *v1.PurgeQueueRequest) (*v1.PurgeQueueResponse, error)
+	// ReleaseLeases gives back the jobs of a queue that one consumer holds, for a consumer that is gone. They are ready at once, and the attempt does not
+	// count, as with Release. If the consumer is still there, its leases are stale: its next ack or extension fails with STALE_LEASE, as another may have
+	// the job by then. A queue that is paused stays so. A call releases up to 1,000 jobs, and looks at up to 100,000 that are held; nextPageToken goes on.
+	// What was released before an error stays so: then the outcome is unknown, and the error has the count. A repeat with the same requestId does the rest,
+	// and counts only that.
+	// Errors: INVALID, TOO_LARGE, QUEUE_NOT_FOUND, UNIMPLEMENTED until all nodes run a version that notes who
+	// holds a job.
+	ReleaseLeases(context.Context, *v1.ReleaseLeasesRequest) (*v1.ReleaseLeasesResponse, error)
 	// DeleteQueue removes a queue with its jobs, settings and remembered ids. A later put makes a new queue.
 	// Errors: QUEUE_NOT_FOUND.
 	DeleteQueue(context.Context, *v1.DeleteQueueRequest) (*v1.DeleteQueueResponse, error)
@@ -775,6 +810,12 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		AdminServicePurgeQueueProcedure,
 		svc.PurgeQueue,
 		connect.WithSchema(adminServiceMethods.ByName("PurgeQueue")),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceReleaseLeasesHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceReleaseLeasesProcedure,
+		svc.ReleaseLeases,
+		connect.WithSchema(adminServiceMethods.ByName("ReleaseLeases")),
 		connect.WithHandlerOptions(opts...),
 	)
 	adminServiceDeleteQueueHandler := connect.NewUnaryHandlerSimple(
@@ -931,6 +972,8 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 			adminServiceUpdateQueueHandler.ServeHTTP(w, r)
 		case AdminServicePurgeQueueProcedure:
 			adminServicePurgeQueueHandler.ServeHTTP(w, r)
+		case AdminServiceReleaseLeasesProcedure:
+			adminServiceReleaseLeasesHandler.ServeHTTP(w, r)
 		case AdminServiceDeleteQueueProcedure:
 			adminServiceDeleteQueueHandler.ServeHTTP(w, r)
 		case AdminServiceGetClusterProcedure:
@@ -1000,6 +1043,10 @@ func (UnimplementedAdminServiceHandler) UpdateQueue(context.Context, *v1.UpdateQ
 
 func (UnimplementedAdminServiceHandler) PurgeQueue(context.Context, *v1.PurgeQueueRequest) (*v1.PurgeQueueResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.PurgeQueue is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) ReleaseLeases(context.Context, *v1.ReleaseLeasesRequest) (*v1.ReleaseLeasesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.ReleaseLeases is not implemented"))
 }
 
 func (UnimplementedAdminServiceHandler) DeleteQueue(context.Context, *v1.DeleteQueueRequest) (*v1.DeleteQueueResponse, error) {
