@@ -404,9 +404,9 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "rpc/ui/many",
-		may:      []string{"rpc/belfry/...", "rpc/ui/selection"},
+		may:      []string{"rpc/belfry/...", "rpc/fault", "rpc/ui/selection"},
 		external: []string{"connectrpc.com", "google.golang.org/protobuf"},
-		reason:   "jobs are read and changed by calls, and shown elsewhere",
+		reason:   "jobs are read and changed by calls, and shown elsewhere; an error says how many were changed",
 	},
 	{
 		dir:      "rpc/ui/markup",

@@ -247,7 +247,7 @@ func dashboardForms() (order []string, forms map[string]url.Values) {
 // audited, too.
 var actedForms = []string{
 	"transfer", "drain", "undrain", "remove-node", "namespace", "delete-namespace", "new-token", "rotate-token",
-	"revoke-token", "stop-task",
+	"revoke-token", "stop-task", "release-leases",
 }
 
 // showForms are forms that change nothing: what they are about is too long for a link.

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/belfrydb/belfry/fsm"
 )
 
 // secretText is in every job that an attack must not show.
@@ -38,6 +40,7 @@ func newAttacked(t *testing.T) *attacked {
 		cfg.Authenticator, cfg.Catalog = a.store, a.store
 		cfg.Now = func() time.Time { return time.Now().Add(time.Duration(a.later.Load())) }
 	})
+	a.node.Format = fsm.LatestFormat
 	for name, scope := range map[string]string{"root": "admin:*", "view": "view:*", "shop": "admin,consume,put:shop/*"} {
 		a.tokens[name], _ = a.store.make(t, scope)
 		a.cookies[name] = a.login(name)
@@ -59,6 +62,12 @@ func newAttacked(t *testing.T) *attacked {
 			t.Fatal(err)
 		}
 		call("nack", fmt.Sprintf(`{"lease":%q,"error":%q}`, held.Jobs[0].Lease, secretText))
+	}
+	call("put", `{"queue":"bank/orders","id":"held"}`)
+	got := a.send(http.MethodPost, "/v1/reserve", `{"queues":["bank/orders"],"ttr":"3600s"}`, "Content-Type",
+		"application/json", "Authorization", "Bearer "+a.tokens["root"], "Belfry-Client", "teller")
+	if !strings.Contains(got.body, `"held"`) {
+		t.Fatal(got.body)
 	}
 	var begun struct{ Task struct{ ID string } }
 	started := call("start-task", `{"queue":"bank/orders","state":"DEAD","act":"COUNT"}`)
@@ -163,8 +172,11 @@ func (a *attacked) attackForms(queue string) map[string]string {
 		"run-now": fields(waits...), "reschedule": fields(waits...), "cancel": fields(waits...), "redrive": fields(dies...),
 		"act-all":    fields("state", "dead", "cause", secretText, "act", "redrive", "max", "1"),
 		"act-chosen": fields("state", "delayed", "act", "cancel", "confirm", "yes", "jobs", "waits"),
-		"count":      fields("state", "dead"), "stop-task": fields("id", a.task), "queue-settings": fields("maxJobs", "7"),
-		"put": fields("body", "x"), "delete-queue": fields("confirm-delete", queue),
+		"release-leases": fields("client", "teller@127.0.0.1", "max", "1", "before", "2100-01-01",
+			"confirm", "yes"),
+		"count": fields("state", "dead"), "stop-task": fields("id", a.task),
+		"queue-settings": fields("maxJobs", "7"),
+		"put":            fields("body", "x"), "delete-queue": fields("confirm-delete", queue),
 		"new-queue": url.Values{"queue": {queue + "-new"}, "partitions": {"1"}}.Encode(),
 		"drain":     "name=n1", "undrain": "name=n1", "remove-node": "name=n1&confirm=n1", "transfer": "shard=0&to=n1",
 		"namespace": "name=shop&maxJobs=5", "delete-namespace": "name=shop&confirm=shop",

@@ -296,7 +296,7 @@ func TestDashboardRefusesActions(t *testing.T) {
 	reads.putJobs()
 	for _, action := range []string{
 		"pause", "resume", "purge", "run-now", "reschedule", "cancel", "redrive", "choose", "act-chosen",
-		"count", "act-all", "stop-task",
+		"count", "act-all", "stop-task", "release-leases",
 	} {
 		refused(action+" where pages only show", reads.form(noRedirects(), "/ui/"+action, order), http.StatusForbidden)
 	}

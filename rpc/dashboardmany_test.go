@@ -512,7 +512,77 @@ func TestDashboardConsumers(t *testing.T) {
 	s.acts("pause", fields("queue", "a")) // an act is seen at once
 	got := s.shows("/ui/consumers", ">work@&lt;er&gt;</th>", `>127.0.0.1</td><td class="number">5</td>`,
 		`>127.0.0.1</td><td class="number">1</td>`, `href="jobs?queue=b&amp;state=reserved"`)
-	if strings.Count(got.body, `<tr><th scope="row" class="free">`) != 2 {
+	if strings.Count(got.body, `<th scope="row" class="free">`) != 2 {
 		t.Errorf("two consumers: %s", got.body)
 	}
+}
+
+// TestDashboardReleasesLeases: what a consumer held when the page was shown is released once the box is
+// ticked, and no more; others keep theirs.
+func TestDashboardReleasesLeases(t *testing.T) {
+	s := serve(t, withDashboard)
+	s.node.Format = fsm.LatestFormat
+	for i := range 4 {
+		s.call("put", fmt.Sprintf(`{"queue":"a","id":"a%d"}`, i))
+		s.call("put", fmt.Sprintf(`{"queue":"b","id":"b%d"}`, i))
+	}
+	const name = "work <er>"
+	start := time.Now()
+	s.node.Now = func() time.Time { return start }
+	s.call("reserve", `{"queues":["a"],"maxJobs":4}`, "Belfry-Client", name)
+	s.call("reserve", `{"queues":["b"]}`, "Belfry-Client", name)
+	s.call("reserve", `{"queues":["b"]}`, "Belfry-Client", "other")
+	page := s.shows("/ui/consumers", ">Release 5 jobs</button>", ">Release 1 job</button>", "> it is gone </label>")
+	form := ofForm(t, page.body, "Release 5 jobs")
+	s.node.Now = func() time.Time { return start.Add(time.Second) }
+	for range 2 {
+		s.call("reserve", `{"queues":["b"]}`, "Belfry-Client", name) // after the page was shown
+	}
+	s.refuses("release-leases", form, http.StatusBadRequest, "confirm: tick the box", "nothing was done",
+		`id="confirm" aria-invalid="true" type="checkbox"`)
+	if got := s.counts("a") + " " + s.counts("b"); got != "0 0 4 0 0 0 4 0" {
+		t.Errorf("after the refusal: %s", got)
+	}
+	form.Set("confirm", "yes")
+	says := func(texts ...string) {
+		t.Helper()
+		after := s.acts("release-leases", form)
+		for _, text := range texts {
+			if !strings.Contains(after.body, text) {
+				t.Errorf("want %q in %s", text, after.body)
+			}
+		}
+	}
+	says(">5 jobs are ready again.<", ">Release 2 jobs</button>")
+	if got := s.counts("a") + " " + s.counts("b"); got != "0 4 0 0 0 1 3 0" {
+		t.Errorf("after the act: %s", got)
+	}
+	// The same form once more: what is ready stays so, and what was reserved since stays with it.
+	says(">0 jobs are ready again. 5 were left as they are: they ended or changed meanwhile.<")
+	if got := s.counts("a") + " " + s.counts("b"); got != "0 4 0 0 0 1 3 0" {
+		t.Errorf("after the second act: %s", got)
+	}
+	for _, bad := range [][2]string{{"max", "x"}, {"before", "soon"}, {"client", "nobody@10.0.0.7"}} {
+		of, err := url.ParseQuery(form.Get("of"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		of.Set(bad[0], bad[1])
+		status := http.StatusBadRequest
+		if bad[0] == "client" {
+			status = http.StatusNotFound
+		}
+		s.refuses("release-leases", fields("confirm", "yes", "requestId", "r", "of", of.Encode()), status, bad[1])
+	}
+	if got := s.counts("b"); got != "0 1 3 0" {
+		t.Errorf("after the refusals: %s", got)
+	}
+}
+
+// TestDashboardNamesNoHolders: jobs of which it is not known who holds them are not released.
+func TestDashboardNamesNoHolders(t *testing.T) {
+	s := serve(t, withDashboard)
+	s.call("put", `{"queue":"a"}`)
+	s.call("reserve", `{"queues":["a"]}`, "Belfry-Client", "w")
+	s.shows("/ui/consumers", ">not known</td>", ">their leases end by themselves</td>", "!Release 1 job")
 }

@@ -3,8 +3,10 @@ package ui
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,7 +16,9 @@ import (
 	"github.com/belfrydb/belfry/rpc/ui/format"
 	"github.com/belfrydb/belfry/rpc/ui/many"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
+	"github.com/belfrydb/belfry/rpc/ui/outcome"
 	"github.com/belfrydb/belfry/rpc/ui/payload"
+	"github.com/belfrydb/belfry/rpc/ui/selection"
 )
 
 // heldRead is how many held jobs the page of the consumers reads at most.
@@ -54,8 +58,12 @@ func (p *Pages) listConsumers(v *visit) (content, error) {
 	if len(list.Consumers) == 0 {
 		body = append(body, h.P(g.Text("No consumer holds a job.")))
 	} else {
-		body = append(body, markup.Grid("Consumers", markup.Headings("Name", "Address", "Jobs held", "Oldest since",
-			"Oldest job", "Queues"), g.Map(list.Consumers[part.From:part.To], v.consumerRow)), part.Links("consumers"))
+		headings := []string{"Name", "Address", "Jobs held", "Oldest since", "Oldest job", "Queues"}
+		if !p.cfg.ReadOnly {
+			headings = append(headings, "Action")
+		}
+		body = append(body, markup.Grid("Consumers", markup.Headings(headings...),
+			g.Map(list.Consumers[part.From:part.To], v.consumerRow)), part.Links("consumers"))
 	}
 	return content{title: "Consumers", entry: "Consumers", live: true, body: body}, nil
 }
@@ -74,7 +82,42 @@ func (v *visit) consumerRow(c *many.Consumer) g.Node {
 		queues = append(queues, g.If(i > 0, g.Text(", ")),
 			markup.Link(markup.Query("jobs", "queue", queue, "state", "reserved"), queue))
 	}
-	return h.Tr(h.Th(h.Scope("row"), h.Class("free"), g.Text(cmp.Or(payload.Visible(name), "–"))),
+	// By the id the script knows the row again, with what is ticked in it.
+	return h.Tr(h.ID(selection.HolderID(c.Client)), h.Th(h.Scope("row"), h.Class("free"),
+		g.Text(cmp.Or(payload.Visible(name), "–"))),
 		h.Td(h.Class("free"), g.Text(cmp.Or(payload.Visible(address), "not known"))), markup.Number(format.Grouped(c.Jobs)),
-		h.Td(v.when(many.Since(c.Oldest))), h.Td(markup.IDLink(c.Oldest.Queue, c.Oldest.Id)), h.Td(queues))
+		h.Td(v.when(many.Since(c.Oldest))), h.Td(markup.IDLink(c.Oldest.Queue, c.Oldest.Id)), h.Td(queues),
+		g.If(!v.pages.cfg.ReadOnly, h.Td(v.releaseForm(c))))
+}
+
+// releaseForm gives back what a consumer holds, once it is confirmed that the consumer is gone.
+func (v *visit) releaseForm(c *many.Consumer) g.Node {
+	o := selection.Holder{Client: c.Client, Jobs: c.Jobs, Latest: c.Latest, RequestID: newRequestID()}
+	if v.problem != nil && v.param("client") == c.Client {
+		o.RequestID, o.Box = v.requestID(), g.Group{h.ID("confirm"), v.invalid("confirm")}
+	}
+	return o.Draw()
+}
+
+// releaseLeases gives back the jobs that a consumer held when its page was shown.
+func (p *Pages) releaseLeases(v *visit) (string, error) {
+	of, most, err := selection.ReadRelease(v.param, heldRead)
+	if err != nil {
+		return "", err
+	}
+	list, err := v.consumers()
+	if err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(list.Consumers, func(c *many.Consumer) bool { return c.Client == of.Client })
+	if i < 0 {
+		return "", fmt.Errorf("%w: %s holds no jobs any more; nothing was done", outcome.ErrAbsent,
+			payload.Visible(of.Client))
+	}
+	done, err := many.Release(v.ctx, p.admin, of, list.Consumers[i].Queues, most)
+	if err != nil {
+		return "", &outcome.Partial{Done: selection.Jobs(done) + " released", Err: err}
+	}
+	return markup.Query("consumers", "done", "release-leases", "n", strconv.FormatUint(done, 10), "left",
+		strconv.FormatUint(most-min(most, done), 10)), nil
 }

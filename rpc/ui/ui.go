@@ -165,6 +165,7 @@ func (p *Pages) route() {
 	post("count", p.startCount, p.pageOfForm)
 	post("act-all", p.actOnAll, p.pageOfForm)
 	post("stop-task", p.stopTask, p.showTask)
+	post("release-leases", p.releaseLeases, p.listConsumers)
 	post("drain", p.drainNode, p.showNode)
 	post("undrain", p.undrainNode, p.showNode)
 	post("remove-node", p.removeNode, p.showNode)

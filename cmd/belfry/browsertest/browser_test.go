@@ -27,6 +27,11 @@ func TestBrowser(t *testing.T) {
 		b.scripts(false)
 		testMany(t, b, "many-scriptless")
 	})
+	part("Consumers", free, func(t *testing.T, b *tab) { testConsumers(t, b, "gone") })
+	part("ConsumersWithoutScripts", free, func(t *testing.T, b *tab) {
+		b.scripts(false)
+		testConsumers(t, b, "gone-scriptless")
+	})
 	part("Forms", free, testForms)
 	part("Theme", free, testTheme)
 	part("Refresh", free, testRefresh)

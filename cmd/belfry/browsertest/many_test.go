@@ -2,6 +2,7 @@ package browsertest
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -68,4 +69,31 @@ func testMany(t *testing.T, b *tab, namespace string) {
 		t.Errorf("%d jobs are ready, want the 3 that were run", got)
 	}
 	b.clean("acts on many jobs")
+}
+
+// testConsumers: what a consumer holds that is gone is released with the keyboard alone, after a tick.
+func testConsumers(t *testing.T, b *tab, name string) {
+	c, queue := b.site.client, name+"/held"
+	gone := must[*client.Client](t)(client.New(b.site.server.URL(), client.WithName(name)))
+	defer gone.Close()
+	for n := range 3 {
+		must[client.PutResult](t)(c.Put(t.Context(), queue, nil, client.ID(fmt.Sprintf("held-%d", n))))
+		reserve(t, gone, queue)
+	}
+	form := `tr:has(a[href*="` + name + `%2Fheld"]) form[action=release-leases] `
+	b.awaitThat("the consumer to be shown", func() bool {
+		b.visit("consumers")
+		return ask[bool](b, "document.querySelector("+strconv.Quote(form+"button")+") !== null")
+	})
+	if got := b.text(form + "button"); got != "Release 3 jobs" {
+		t.Errorf("the button says %q", got)
+	}
+	b.tabTo(form + "input[name=confirm]")
+	b.press(" ")
+	b.act(form+"button", kb.Enter, "done=release-leases")
+	if got := b.text("main .notice"); got != "3 jobs are ready again." {
+		t.Errorf("the page says %q", got)
+	}
+	wantState(t, c, queue, "held-2", "READY")
+	b.clean("the release of leases")
 }

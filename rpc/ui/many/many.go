@@ -127,8 +127,10 @@ type Consumer struct {
 	// Queues has how many jobs it holds of each queue.
 	Queues map[string]uint64
 	Jobs   uint64
-	// Oldest is the job that it holds longest.
+	// Oldest is the job that it holds longest, Latest when it reserved another last; nil if that is not
+	// known.
 	Oldest *belfryv1.Job
+	Latest *timestamppb.Timestamp
 }
 
 // Held has the consumers that hold jobs, those with most first.
@@ -154,6 +156,9 @@ func ReadHeld(ctx context.Context, from Lister, queues []*belfryv1.Queue, most u
 		}
 		c.Jobs++
 		c.Queues[j.Queue]++
+		if at := j.ReservedAt; at != nil && (c.Latest == nil || at.AsTime().After(c.Latest.AsTime())) {
+			c.Latest = at
+		}
 		if Since(j).AsTime().Before(Since(c.Oldest).AsTime()) {
 			c.Oldest = j
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -112,6 +113,9 @@ func TestReadHeld(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	known, other := got.Consumers[0], got.Consumers[1]
+	if !proto.Equal(known.Latest, at(6)) || other.Latest != nil {
+		t.Errorf("last reserved at %v and %v", known.Latest, other.Latest)
+	}
 	if known.Client != "x@1" || known.Jobs != 3 || known.Oldest.Id != "4" || known.Queues["a"] != 1 ||
 		known.Queues["b"] != 2 || other.Client != "" || other.Oldest.Id != "5" {
 		t.Errorf("%+v and %+v", known, other)

@@ -20,6 +20,7 @@ func notices() map[string]string {
 		"stop-task": "The task ends within a second.", "chosen-run-now": "jobs are due now.",
 		"chosen-reschedule": "jobs have a new due time.", "chosen-cancel": "jobs are cancelled.",
 		"chosen-redrive": "jobs are ready again.",
+		"release-leases": "jobs are ready again.",
 		"drain":          "The node is being drained. It is empty when it has no replica and leads nothing.",
 		"undrain":        "The node takes replicas again.", "remove-node": "The node is forgotten.",
 		"transfer": "The leadership was handed over.", "transfer-same": "That node leads the shard already.",
