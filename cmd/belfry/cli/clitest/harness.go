@@ -380,6 +380,12 @@ func (f *fakeAdmin) StopTask(_ context.Context, r *belfryv1.StopTaskRequest) (*b
 	return handle[*belfryv1.StopTaskResponse](f.h, r)
 }
 
+// ReleaseLeases implements the handler of AdminService.
+func (f *fakeAdmin) ReleaseLeases(_ context.Context,
+	r *belfryv1.ReleaseLeasesRequest) (*belfryv1.ReleaseLeasesResponse, error) {
+	return handle[*belfryv1.ReleaseLeasesResponse](f.h, r)
+}
+
 // DeleteToken implements the handler of AdminService.
 func (f *fakeAdmin) DeleteToken(_ context.Context,
 	r *belfryv1.DeleteTokenRequest) (*belfryv1.DeleteTokenResponse, error) {

@@ -36,7 +36,7 @@ func Commands(a *cli.App) []*cobra.Command {
 	return []*cobra.Command{
 		v.putCommand(), v.reserveCommand(), v.ackCommand(), v.nackCommand(), v.releaseCommand(), v.extendCommand(),
 		v.cancelCommand(), v.rescheduleCommand(), v.runNowCommand(), v.getCommand(), v.listCommand(), v.redriveCommand(),
-		v.tasksCommand(),
+		v.tasksCommand(), v.releaseLeasesCommand(),
 	}
 }
 
