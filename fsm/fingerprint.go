@@ -71,7 +71,7 @@ func variable(word string) string {
 		return ""
 	case hex == len(word): // a number, a UUID, a hash, a date
 		return "#"
-	case digits >= 3: // an id with a prefix
+	case digits >= 2: // an id with a prefix, such as user15
 		return "#"
 	default: // a word that has a digit, such as sha1 or http2
 		return ""

@@ -12,6 +12,7 @@ func TestFingerprint(t *testing.T) {
 		"user 123e4567-e89b-12d3-a456-426614174000 is gone": "user # is gone",
 		"commit deadbeef1234 failed":                        "commit # failed",
 		"dial tcp 10.0.0.1:7400: refused":                   "dial tcp #.#.#.#:#: refused",
+		"no mailbox of user15":                              "no mailbox of #",
 		"sha1 and http2 are words":                          "sha1 and http2 are words",
 		"smtp: 550 mailbox of ann@b3.example":               "smtp: # mailbox of ann@#.example",
 		"Größe 12 überschritten":                            "Größe # überschritten",

@@ -40,7 +40,7 @@ func (p *Pages) deadLetters(v *visit) (content, error) {
 	if len(dead.Groups) == 0 {
 		body = append(body, h.P(g.Text("There are no dead jobs.")))
 	} else {
-		body = append(body, markup.Grid("Dead letters", markup.Headings("Queue", "Error", "Jobs", "First due", "Last due",
+		body = append(body, markup.Grid("Dead letters", markup.Headings("Queue", "Error", "Jobs", "First failed", "Last failed",
 			"Action", "More"), g.Map(dead.Groups, v.deadRow)))
 	}
 	return content{title: "Dead letters", entry: "Dead letters", body: body}, nil
@@ -101,7 +101,7 @@ func (v *visit) causesTable(list *many.Dead, dead uint64) g.Node {
 		of = "Of " + format.Grouped(list.Read) + " jobs; all " + format.Grouped(dead)
 	}
 	return g.Group{
-		markup.Grid("Dead by error", markup.Headings("Error", "Queue", "Jobs", "Last due"),
+		markup.Grid("Dead by error", markup.Headings("Error", "Queue", "Jobs", "Last failed"),
 			g.Map(list.Groups[:min(len(list.Groups), causesShown)], func(d *many.DeadGroup) g.Node {
 				return h.Tr(h.Td(h.Class("free"), g.Text(cmp.Or(payload.Visible(d.Sample), "no error text"))),
 					h.Td(markup.Link(markup.Query("dead", "queue", d.Queue), d.Queue)), markup.Number(format.Grouped(d.Jobs)),

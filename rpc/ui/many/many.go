@@ -81,7 +81,7 @@ type DeadGroup struct {
 	// Sample is the last error of one of them, and ID its id.
 	Sample, ID string
 	Jobs       uint64
-	// First and Last are the earliest and the latest of their due times.
+	// First and Last are when the first and the last of them failed.
 	First, Last time.Time
 }
 
@@ -102,22 +102,31 @@ func ReadDead(ctx context.Context, from Lister, queues []*belfryv1.Queue, most u
 	out, known := &Dead{}, map[[2]string]*DeadGroup{}
 	var err error
 	out.Read, out.All, err = eachIn(ctx, from, queues, belfryv1.JobState_JOB_STATE_DEAD, most, func(j *belfryv1.Job) {
-		key, due := [2]string{j.Queue, j.Cause}, j.DueAt.AsTime()
+		key, failed := [2]string{j.Queue, j.Cause}, failedAt(j)
 		group := known[key]
 		if group == nil {
-			group = &DeadGroup{Queue: j.Queue, Cause: j.Cause, Sample: j.LastError, ID: j.Id, First: due, Last: due}
+			group = &DeadGroup{Queue: j.Queue, Cause: j.Cause, Sample: j.LastError, ID: j.Id, First: failed, Last: failed}
 			known[key], out.Groups = group, append(out.Groups, group)
 		}
 		group.Jobs++
-		if due.Before(group.First) {
-			group.First = due
+		if failed.Before(group.First) {
+			group.First = failed
 		}
-		if due.After(group.Last) {
-			group.Last = due
+		if failed.After(group.Last) {
+			group.Last = failed
 		}
 	})
 	slices.SortStableFunc(out.Groups, func(a, b *DeadGroup) int { return cmp.Compare(b.Jobs, a.Jobs) })
 	return out, err
+}
+
+// failedAt returns when a dead job failed last; its due time if no attempt is known, as of one that
+// expired.
+func failedAt(j *belfryv1.Job) time.Time {
+	if n := len(j.Attempts); n > 0 {
+		return j.Attempts[n-1].EndedAt.AsTime()
+	}
+	return j.DueAt.AsTime()
 }
 
 // Consumer holds jobs.

@@ -62,6 +62,7 @@ func TestReadDead(t *testing.T) {
 		q.jobs["a"] = append(q.jobs["a"], &belfryv1.Job{Queue: "a", Id: fmt.Sprint(i), Cause: fmt.Sprint("c", i%2),
 			LastError: fmt.Sprint("e", i), DueAt: at(i)})
 	}
+	q.jobs["a"][4].Attempts = []*belfryv1.Attempt{{EndedAt: at(9000)}, {EndedAt: at(9001)}}
 	for i := range 10 {
 		q.jobs["b"] = append(q.jobs["b"], &belfryv1.Job{Queue: "b", Id: fmt.Sprint(i), Cause: "c0", DueAt: at(9 - i)})
 	}
@@ -72,7 +73,7 @@ func TestReadDead(t *testing.T) {
 	}
 	first, last := got.Groups[0], got.Groups[2]
 	if first.Queue != "a" || first.Cause != "c0" || first.Jobs != 1250 || first.Sample != "e0" || first.ID != "0" ||
-		!first.Last.Equal(at(2498).AsTime()) || last.Queue != "b" || last.Jobs != 10 || !last.First.Equal(at(0).AsTime()) {
+		!first.Last.Equal(at(9001).AsTime()) || !first.First.Equal(at(0).AsTime()) || last.Queue != "b" || last.Jobs != 10 || !last.First.Equal(at(0).AsTime()) {
 		t.Errorf("%+v and %+v", first, last)
 	}
 	if of := last.Selection(); of.Queue != "b" || of.Cause != "c0" || of.State != belfryv1.JobState_JOB_STATE_DEAD {
