@@ -40,8 +40,8 @@ func (p *Pages) deadLetters(v *visit) (content, error) {
 	if len(dead.Groups) == 0 {
 		body = append(body, h.P(g.Text("There are no dead jobs.")))
 	} else {
-		body = append(body, markup.Grid("Dead letters", markup.Headings("Queue", "Error", "Jobs", "First failed", "Last failed",
-			"Action", "More"), g.Map(dead.Groups, v.deadRow)))
+		body = append(body, markup.Grid("Dead letters", markup.Headings("Queue", "Error", "Jobs", "First failed",
+			"Last failed", "Action", "More"), g.Map(dead.Groups, v.deadRow)))
 	}
 	return content{title: "Dead letters", entry: "Dead letters", body: body}, nil
 }

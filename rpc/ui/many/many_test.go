@@ -73,7 +73,8 @@ func TestReadDead(t *testing.T) {
 	}
 	first, last := got.Groups[0], got.Groups[2]
 	if first.Queue != "a" || first.Cause != "c0" || first.Jobs != 1250 || first.Sample != "e0" || first.ID != "0" ||
-		!first.Last.Equal(at(9001).AsTime()) || !first.First.Equal(at(0).AsTime()) || last.Queue != "b" || last.Jobs != 10 || !last.First.Equal(at(0).AsTime()) {
+		!first.Last.Equal(at(9001).AsTime()) || !first.First.Equal(at(0).AsTime()) ||
+		last.Queue != "b" || last.Jobs != 10 || !last.First.Equal(at(0).AsTime()) {
 		t.Errorf("%+v and %+v", first, last)
 	}
 	if of := last.Selection(); of.Queue != "b" || of.Cause != "c0" || of.State != belfryv1.JobState_JOB_STATE_DEAD {
