@@ -247,7 +247,7 @@ var importTable = []importRow{
 			"cluster/catalog", "cluster/placement", "cluster/quota", "cluster/routing", "cluster/tasks", "fsm", "node",
 			"node/clock", "node/identity", "node/recovery",
 		},
-		testMay: []string{"cluster/routing/routingtest", "node/peer", "node/storage/diskfault"},
+		testMay: []string{"cluster/routing/routingtest", "fsm/bulk", "node/peer", "node/storage/diskfault"},
 		reason:  "the catalog runs in a group of node; its leader logs Open and Configure, commands of the machine",
 	},
 	{

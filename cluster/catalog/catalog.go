@@ -316,12 +316,8 @@ func (c *Catalog) view(f func(m *machine)) {
 // propose logs a command and returns its outcome. When it returns, this node's replica has applied
 // the command, so later reads see it.
 func (c *Catalog) propose(ctx context.Context, cmd command) (outcome, error) {
-	cmd.Format = c.Format()
-	entry, err := json.Marshal(cmd)
+	entry, err := c.encode(&cmd)
 	if err != nil {
-		return outcome{}, fmt.Errorf("encoding a catalog entry: %w", err)
-	}
-	if _, err := c.validate(entry); err != nil {
 		return outcome{}, err
 	}
 	reply, err := c.logHere(ctx, cmd, entry)
@@ -332,6 +328,30 @@ func (c *Catalog) propose(ctx context.Context, cmd command) (outcome, error) {
 		return outcome{}, err
 	}
 	return reply.Value.(outcome), nil
+}
+
+// proposeHere is propose for what only the leader may log. It fails with node.ErrNotLeader elsewhere.
+func (c *Catalog) proposeHere(ctx context.Context, cmd command) (outcome, error) {
+	entry, err := c.encode(&cmd)
+	if err != nil {
+		return outcome{}, err
+	}
+	reply, err := c.logHere(ctx, cmd, entry)
+	if err != nil {
+		return outcome{}, err
+	}
+	return reply.Value.(outcome), nil
+}
+
+// encode returns a command as an entry, which is valid.
+func (c *Catalog) encode(cmd *command) ([]byte, error) {
+	cmd.Format = c.Format()
+	entry, err := json.Marshal(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a catalog entry: %w", err)
+	}
+	_, err = c.validate(entry)
+	return entry, err
 }
 
 // logHere logs an entry if this node leads. A new node calls other nodes at once, and they refuse

@@ -127,9 +127,10 @@ func (c *Catalog) StartTask(ctx context.Context, t bulk.Task) error {
 }
 
 // AdvanceTask records how far a task has come. Only the leader that carries it out calls it. It fails
-// with ErrTaskUnknown if the task is gone or has ended.
+// with ErrTaskUnknown if the task is gone or has ended, and with node.ErrNotLeader if this node leads
+// no more: the next leader may have come further.
 func (c *Catalog) AdvanceTask(ctx context.Context, id string, p bulk.Progress) error {
-	return c.changeTask(ctx, command{AdvanceTask: &taskAdvance{ID: id, Progress: p}})
+	return changedTask(c.proposeHere(ctx, command{AdvanceTask: &taskAdvance{ID: id, Progress: p}}))
 }
 
 // StopTask asks a task to end where it is. It may be repeated, also after the end. It fails with
@@ -138,11 +139,11 @@ func (c *Catalog) StopTask(ctx context.Context, id string) error {
 	if c.Format() < tasksFormat {
 		return ErrTaskUnknown
 	}
-	return c.changeTask(ctx, command{StopTask: &taskStop{ID: id}})
+	return changedTask(c.propose(ctx, command{StopTask: &taskStop{ID: id}}))
 }
 
-func (c *Catalog) changeTask(ctx context.Context, change command) error {
-	out, err := c.propose(ctx, change)
+// changedTask returns the error of a change of a task.
+func changedTask(out outcome, err error) error {
 	if err != nil {
 		return fmt.Errorf("recording a change of a task: %w", err)
 	}
