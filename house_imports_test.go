@@ -410,8 +410,8 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "rpc/ui/markup",
-		may:      []string{"rpc/ui/payload"},
-		external: []string{"maragu.dev/gomponents"},
+		may:      []string{"rpc/ui/format", "rpc/ui/payload"},
+		external: []string{"google.golang.org/protobuf", "maragu.dev/gomponents"},
 		reason:   "the parts of a page know nothing of what they show",
 	},
 	{
@@ -422,9 +422,9 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "rpc/ui/finder",
-		may:      []string{"rpc/belfry/...", "rpc/ui/selection"},
-		external: []string{"connectrpc.com", "github.com/google/go-cmp"},
-		reason:   "a search is a row of calls, whoever shows it",
+		may:      []string{"rpc/belfry/...", "rpc/ui/format", "rpc/ui/markup", "rpc/ui/payload", "rpc/ui/selection"},
+		external: []string{"connectrpc.com", "github.com/google/go-cmp", "maragu.dev/gomponents"},
+		reason:   "a search is a row of calls and what they found",
 	},
 	{
 		dir:      "rpc/ui/fallback",

@@ -160,6 +160,10 @@ func TestDashboardFinds(t *testing.T) {
 		": everything.")
 	s.shows("/ui/find?job=47&queue=shop/orders", ">order-4711<", "!>m-1<", "Searched 2 jobs of the queue shop/orders")
 	s.shows("/ui/find?job=nowhere", "No job was found.")
+	s.shows("/ui/find?job=nowhere&queue=mail", "No job was found.", `href="find?job=nowhere">Search all queues<`)
+	s.shows("/ui/find?job=order+4711", "No job has “order 4711”, written like this. These have “4711”.", ">order-4711<",
+		">m-1<")
+	s.shows("/ui/find?job=order+815", "These have “815”.", "No job was found.")
 	for page, status := range map[string]int{
 		"/ui/find?job=+": http.StatusBadRequest, "/ui/find?job=x&queue=none": http.StatusNotFound,
 		"/ui/find?job=" + strings.Repeat("x", 257): http.StatusBadRequest,

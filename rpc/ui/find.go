@@ -10,7 +10,6 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/ui/finder"
-	"github.com/belfrydb/belfry/rpc/ui/format"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/payload"
 )
@@ -64,10 +63,18 @@ func (p *Pages) find(v *visit) (content, error) {
 	if job := theOnly(found, text); job != nil && search.Place == (finder.Place{}) {
 		return content{target: markup.Query("job", "queue", job.Queue, "id", job.Id)}, nil
 	}
+	var instead g.Node
+	if word := finder.Word(text); len(found.Jobs) == 0 && found.Next == nil && word != "" {
+		instead = h.P(h.Class("warning"), g.Text("No job has “"+payload.Visible(text)+"”, written like this. These have “"+
+			payload.Visible(word)+"”."))
+		search.Text, search.Place = word, finder.Place{}
+		if found, err = search.Do(v.ctx); err != nil {
+			return content{}, err
+		}
+	}
 	return content{title: "Find a job", body: g.Group{
-		h.H1(g.Text("Jobs with “" + payload.Visible(text) + "”")),
-		v.searchedAll(found, &search, queue),
-		v.foundTable(found.Jobs),
+		h.H1(g.Text("Jobs with “" + payload.Visible(text) + "”")), instead,
+		search.Covered(found, queue), found.Table(v.clock, search.Text, queue),
 	}}, nil
 }
 
@@ -79,35 +86,4 @@ func theOnly(found *finder.Found, id string) *belfryv1.Job {
 		return nil
 	}
 	return found.Jobs[i]
-}
-
-// searchedAll says what a search has looked at, and leads on.
-func (v *visit) searchedAll(found *finder.Found, search *finder.Search, queue string) g.Node {
-	where := "all queues"
-	if queue != "" {
-		where = "the queue " + payload.Visible(queue)
-	}
-	text := "Searched " + format.Grouped(found.Searched) + " jobs of " + where + ", in ids, headers, errors and bodies"
-	if found.Next != nil {
-		next := markup.Query("find", "job", search.Text, "queue", queue, "from", found.Next.String())
-		return g.Group{h.P(h.Class("pager"), g.Textf("%s, up to the %s jobs of %s · ", text, format.Word(found.Next.State),
-			found.Next.Queue), h.A(h.Rel("next"), h.Href(next), g.Text("go on")))}
-	}
-	return g.Group{
-		h.P(h.Class("pager"), g.Text(text+": everything.")),
-		g.If(len(found.Denied) > 0, h.P(h.Class("warning"), g.Text("Your token does not show the jobs of "+
-			format.Plural(len(found.Denied), "queue")+", which were not searched."))),
-	}
-}
-
-func (v *visit) foundTable(jobs []*belfryv1.Job) g.Node {
-	if len(jobs) == 0 {
-		return h.P(g.Text("No job was found. Upper and lower case must fit."))
-	}
-	return markup.Grid("Jobs", markup.Headings("Id", "Queue", "State", "Due", "Last error"),
-		g.Map(jobs, func(j *belfryv1.Job) g.Node {
-			return h.Tr(h.Th(h.Scope("row"), markup.IDLink(j.Queue, j.Id)),
-				h.Td(markup.Link(markup.Query("queue", "queue", j.Queue), j.Queue)), h.Td(g.Text(format.Word(j.State))),
-				h.Td(v.when(j.DueAt)), h.Td(h.Class("free"), g.Text(payload.Visible(j.LastError))))
-		}))
 }

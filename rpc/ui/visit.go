@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 	g "maragu.dev/gomponents"
@@ -133,14 +132,8 @@ func (v *visit) footer() g.Node {
 		markup.Link("settings", v.look.Zone.String())))
 }
 
-// when shows a time, and as its title how far away it is; nothing if it is not set.
-func (v *visit) when(t *timestamppb.Timestamp) g.Node {
-	if t == nil {
-		return g.Text("")
-	}
-	return h.Time(h.DateTime(t.AsTime().UTC().Format(time.RFC3339Nano)), h.Title(v.clock.Relative(t)),
-		g.Text(v.clock.Text(t)))
-}
+// when shows a time; nothing if it is not set.
+func (v *visit) when(t *timestamppb.Timestamp) g.Node { return markup.Time(v.clock, t) }
 
 // timeFact is a row of facts with a time. It is left out if the time is not set.
 func (v *visit) timeFact(name string, t *timestamppb.Timestamp) g.Node {

@@ -5,10 +5,13 @@ package markup
 import (
 	"net/http"
 	"net/url"
+	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
+	"github.com/belfrydb/belfry/rpc/ui/format"
 	"github.com/belfrydb/belfry/rpc/ui/payload"
 )
 
@@ -141,6 +144,14 @@ func Choice(label, name, chosen string, options ...Option) g.Node {
 
 // Option is one of a choice.
 type Option struct{ Value, Text string }
+
+// Time shows a time, and as its title how far away it is; nothing if it is not set.
+func Time(clock format.Clock, t *timestamppb.Timestamp) g.Node {
+	if t == nil {
+		return g.Text("")
+	}
+	return h.Time(h.DateTime(t.AsTime().UTC().Format(time.RFC3339Nano)), h.Title(clock.Relative(t)), g.Text(clock.Text(t)))
+}
 
 // Button sends its form.
 func Button(text string) g.Node { return h.Button(g.Text(text)) }
