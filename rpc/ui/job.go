@@ -116,8 +116,8 @@ func (v *visit) attemptsTable(j *belfryv1.Job) g.Node {
 func headersOf(j *belfryv1.Job) g.Node {
 	var rows []g.Node
 	for _, name := range slices.Sorted(maps.Keys(j.Headers)) {
-		rows = append(rows, markup.FactOf(payload.Visible(name), h.Span(h.Class("free"),
-			g.Text(payload.Visible(j.Headers[name])))))
+		rows = append(rows, h.Tr(h.Th(h.Scope("row"), h.Class("free"), g.Text(payload.Visible(name))),
+			h.Td(h.Class("free"), g.Text(payload.Visible(j.Headers[name])))))
 	}
 	return markup.Facts(rows...)
 }

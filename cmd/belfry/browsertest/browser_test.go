@@ -15,6 +15,7 @@ func TestBrowser(t *testing.T) {
 		t.Run(name, func(t *testing.T) { test(t, open(browser, t, s)) })
 	}
 	part("Screens", free, testScreens)
+	part("Phone", free, testPhone)
 	part("Axe", free, func(t *testing.T, b *tab) { testAxe(t, b, axe) })
 	part("Focus", free, testFocus)
 	part("Actions", free, func(t *testing.T, b *tab) { testActions(t, b, "keyboard") })
