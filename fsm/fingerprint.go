@@ -6,16 +6,21 @@ import "strings"
 const NoErrorText = "(no error text)"
 
 // Fingerprint returns what errors of one cause have in common: the text with numbers, UUIDs, hashes
-// and addresses replaced by signs, and cut to 200 characters.
+// and addresses replaced by signs, and cut to 200 characters. The code of an answer stays, such as 503
+// of HTTP.
 func Fingerprint(text string) string {
 	if text == "" {
 		return NoErrorText
 	}
 	var out strings.Builder
-	runes := 0
+	runes, before := 0, ""
 	for word := range wordsOf(text) {
-		if kind := variable(word); kind != "" {
+		was := word
+		if kind := variable(word); kind != "" && !isCode(word, before) {
 			word = kind
+		}
+		if strings.Trim(was, " :=(") != "" {
+			before = was
 		}
 		for _, r := range word {
 			if runes == fingerprintMax {
@@ -51,6 +56,19 @@ func wordsOf(text string) func(yield func(string) bool) {
 			text = text[n:]
 		}
 	}
+}
+
+// isCode reports whether a word is the code of an answer: three digits that begin the text or follow a
+// word that says so. before is the word before it; empty at the beginning.
+func isCode(word, before string) bool {
+	if len(word) != 3 || word[0] < '1' || word[0] > '5' || strings.Trim(word, "0123456789") != "" {
+		return false
+	}
+	switch strings.ToLower(before) {
+	case "", "http", "smtp", "status", "code":
+		return true
+	}
+	return false
 }
 
 // variable returns the sign for a word that differs between errors of one cause: # for a number and

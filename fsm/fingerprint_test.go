@@ -14,8 +14,11 @@ func TestFingerprint(t *testing.T) {
 		"dial tcp 10.0.0.1:7400: refused":                   "dial tcp #.#.#.#:#: refused",
 		"no mailbox of user15":                              "no mailbox of #",
 		"sha1 and http2 are words":                          "sha1 and http2 are words",
-		"smtp: 550 mailbox of ann@b3.example":               "smtp: # mailbox of ann@#.example",
-		"Größe 12 überschritten":                            "Größe # überschritten",
+		"smtp: 550 mailbox of ann@b3.example":               "smtp: 550 mailbox of ann@#.example",
+		"451 4.7.1 try again in 300 s":                      "451 #.#.# try again in # s",
+		"unexpected status code=503 for order 404":          "unexpected status code=503 for order #",
+		"HTTP (502)": "HTTP (502)", "HTTP 999": "HTTP #", "status 5003": "status #", "code -12": "code #",
+		"Größe 12 überschritten": "Größe # überschritten",
 	} {
 		if got := Fingerprint(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

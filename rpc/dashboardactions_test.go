@@ -495,7 +495,8 @@ func TestDashboardOverviewCauses(t *testing.T) {
 		}
 	}
 	if got := s.send(http.MethodGet, "/ui/", "", "Authorization", "Bearer "+root); !strings.Contains(got.body,
-		`is unknown</td><td><a href="dead?queue=many">many</a></td><td class="number">3</td>`) {
+		`order # is unknown<br><span class="help">such as order 4000 is unknown</span></td>`+
+			`<td><a href="dead?queue=many">many</a></td><td class="number">3</td>`) {
 		t.Errorf("the causes: %s", got.body)
 	}
 	if got := s.send(http.MethodGet, "/ui/", "", "Authorization", "Bearer "+view); got.status != http.StatusOK ||

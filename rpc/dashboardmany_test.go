@@ -92,7 +92,7 @@ func TestDashboardAttempts(t *testing.T) {
 		`<th scope="row">2</th>`, `<td class="number">1 m</td>`, "the lease lapsed", "!>Held by</th>")
 	s.call("nack", fmt.Sprintf(`{"lease":%q,"error":"smtp 550 for 4712"}`, reserve()))
 	s.shows(page, "dead</span>", `<th scope="row">3</th>`,
-		`href="jobs?cause=smtp+%23+for+%23&amp;queue=mail&amp;state=dead"`)
+		`href="jobs?cause=smtp+550+for+%23&amp;queue=mail&amp;state=dead"`)
 }
 
 // TestDashboardSearches: jobs are found by the beginning of an id, a text and a cause, and the page
@@ -421,7 +421,7 @@ func TestDashboardDeadGroups(t *testing.T) {
 	rated.Set("perSecond", "1000001")
 	s.refuses("act-all", rated, http.StatusBadRequest, "perSecond: ", "1000000", `value="1000001"`)
 	rated.Set("perSecond", "50")
-	if after := s.acts("act-all", rated); !strings.Contains(after.body, ">At most a second</th><td>50</td>") {
+	if after := s.acts("act-all", rated); !strings.Contains(after.body, ">Acts a second, at most</th><td>50</td>") {
 		t.Errorf("with a rate: %s", after.body)
 	}
 	s.runTasks()

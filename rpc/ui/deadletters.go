@@ -40,7 +40,7 @@ func (p *Pages) deadLetters(v *visit) (content, error) {
 	if len(dead.Groups) == 0 {
 		body = append(body, h.P(g.Text("There are no dead jobs.")))
 	} else {
-		body = append(body, markup.Grid("Dead letters", markup.Headings("Queue", "Error", "Jobs", "First failed",
+		body = append(body, markup.Grid("Dead letters", markup.Headings("Queue", errorHeading, "Jobs", "First failed",
 			"Last failed", "Action", "More"), g.Map(dead.Groups, v.deadRow)))
 	}
 	return content{title: "Dead letters", entry: "Dead letters", body: body}, nil
@@ -101,14 +101,26 @@ func (v *visit) causesTable(list *many.Dead, dead uint64) g.Node {
 		of = "Of " + format.Grouped(list.Read) + " jobs; all " + format.Grouped(dead)
 	}
 	return g.Group{
-		markup.Grid("Dead by error", markup.Headings("Error", "Queue", "Jobs", "Last failed"),
+		markup.Grid("Dead by error", markup.Headings(errorHeading, "Queue", "Jobs", "Last failed"),
 			g.Map(list.Groups[:min(len(list.Groups), causesShown)], func(d *many.DeadGroup) g.Node {
-				return h.Tr(h.Td(h.Class("free"), g.Text(cmp.Or(payload.Visible(d.Sample), "no error text"))),
+				return h.Tr(h.Td(h.Class("free"), errorText(d)),
 					h.Td(markup.Link(markup.Query("dead", "queue", d.Queue), d.Queue)), markup.Number(format.Grouped(d.Jobs)),
 					h.Td(v.when(timestamppb.New(d.Last))))
 			})),
 		h.P(markup.Link("dead", of)),
 	}
+}
+
+// errorHeading is the head of a column of errorText.
+const errorHeading = "Error, with # for what differs"
+
+// errorText shows what the errors of a group have in common, and one of them if others differ.
+func errorText(d *many.DeadGroup) g.Node {
+	sample := cmp.Or(payload.Visible(d.Sample), "no error text")
+	if d.Jobs == 1 || d.Cause == d.Sample || d.Sample == "" {
+		return g.Text(sample)
+	}
+	return g.Group{g.Text(payload.Visible(d.Cause)), h.Br(), h.Span(h.Class("help"), g.Text("such as "+sample))}
 }
 
 func (v *visit) deadRow(d *many.DeadGroup) g.Node {
@@ -122,8 +134,7 @@ func (v *visit) deadRow(d *many.DeadGroup) g.Node {
 	}
 	return h.Tr(
 		h.Th(h.Scope("row"), markup.Link(markup.Query("dead", "queue", d.Queue), d.Queue)),
-		h.Td(h.Class("free"), g.Text(cmp.Or(payload.Visible(d.Sample), "no error text")), g.Text(" · "),
-			markup.IDLink(d.Queue, d.ID)),
+		h.Td(h.Class("free"), errorText(d), g.Text(" · "), markup.IDLink(d.Queue, d.ID)),
 		markup.Number(format.Grouped(d.Jobs)), h.Td(v.when(timestamppb.New(d.First))),
 		h.Td(v.when(timestamppb.New(d.Last))), h.Td(act),
 		h.Td(markup.Link(markup.Query("jobs", of.Pairs()...), "jobs, rate, cancel, download")))

@@ -76,7 +76,8 @@ func (p *Pages) showTask(v *visit) (content, error) {
 		body = append(body, markup.Section("All "+selection.Jobs(t.Matched)+" that matched",
 			v.forms(&of, t.Matched, append(of.Pairs(), "on", "task", "id", t.Id)...)))
 	}
-	return content{title: selection.What(t, v.clock) + " in " + t.Queue, entry: "Tasks", live: true, body: body}, nil
+	return content{title: selection.What(t, v.clock) + " in " + t.Queue, entry: "Tasks", live: true,
+		soon: t.EndedAt == nil, body: body}, nil
 }
 
 // jobsIn returns about how many jobs of a state a queue has; 0 if that cannot be known now.
@@ -102,8 +103,8 @@ func (v *visit) taskFacts(t *belfryv1.Task) g.Node {
 	}
 	return markup.Facts(markup.Fact("Searched", format.Grouped(t.Searched)), markup.Fact("Matched", matched),
 		markup.Fact("Changed", changed), markup.Fact("Skipped, because they changed meanwhile", skipped),
-		markup.Fact("Trouble", payload.Visible(t.Trouble)), markup.Fact("At most", most),
-		markup.Fact("At most a second", rate), markup.Fact("Started by the token", t.StartedBy),
+		markup.Fact("Trouble", payload.Visible(t.Trouble)), markup.Fact("Acts on at most", most),
+		markup.Fact("Acts a second, at most", rate), markup.Fact("Started by the token", t.StartedBy),
 		v.timeFact("Started", t.StartedAt), v.timeFact("Ended", t.EndedAt))
 }
 

@@ -55,6 +55,8 @@ type content struct {
 	body  g.Group
 	// live says that the page may be refreshed: it shows what changes.
 	live bool
+	// soon says that what it shows is under way, and soon over.
+	soon bool
 	// target is the page to go to instead; empty for none.
 	target string
 }
@@ -87,6 +89,9 @@ func (v *visit) document(c content) g.Node {
 	refresh := 0
 	if c.live {
 		refresh = v.look.Refresh
+	}
+	if c.soon {
+		refresh = min(refresh, 1)
 	}
 	notice := outcome.Notice(v.r.URL.Query())
 	version := "?v=" + url.QueryEscape(v.pages.cfg.Version)
@@ -128,7 +133,8 @@ func (v *visit) header(entry string) g.Node {
 func (v *visit) footer() g.Node {
 	cfg := &v.pages.cfg
 	return h.Footer(h.P(
-		g.Textf("Node %s, version %s · %s · times in ", cfg.Name, cfg.Version, v.clock.NowText()),
+		g.Textf("Node %s, version %s · %s%s · times in ", cfg.Name, cfg.Version, v.clock.NowText(),
+			fallback.KeptText(fallback.AgeOf(v.ctx))),
 		markup.Link("settings", v.look.Zone.String())))
 }
 

@@ -115,7 +115,7 @@ func testActions(t *testing.T, b *tab, namespace string) {
 
 	b.visitUntil("dead?queue="+namespace+"%2Fdead", "dead-2")
 	b.act(`form[action=act-all] button`, kb.Enter, "done=task")
-	if got := b.text("main .notice"); got != "The task has begun." {
+	if got := b.text("main .notice"); got != "The task was started." {
 		t.Errorf("the page says %q", got)
 	}
 	b.awaitThat("the task", func() bool { return state(t, c, deadQueue, "dead-0") == "READY" })

@@ -175,8 +175,8 @@ func TestMarks(t *testing.T) {
 		want string
 	}{
 		{Mark(Age{}, clock), ""},
-		{Mark(Age{Kept: keptMin - 1}, clock), ""},
-		{Mark(Age{Kept: 12345 * time.Millisecond}, clock), "The figures are 12 s old.<"},
+		{g.Text(KeptText(Age{Kept: keptMin - 1})), ""},
+		{g.Text(KeptText(Age{Kept: 12345 * time.Millisecond})), ", figures up to 12 s old"},
 		{Mark(Age{Stale: true}, clock), "The figures are those of its replicas.<"},
 		{Mark(Age{Stale: true, AsOf: epoch().Add(-90 * time.Second)}, clock), "and up to 1 m 30 s old.<"},
 		{MarkCatalog(nil, clock), ""},

@@ -10,17 +10,22 @@ import (
 	"github.com/belfrydb/belfry/rpc/ui/format"
 )
 
-// keptMin is from which age on figures of leaders are said to be old.
+// keptMin is from which age on figures are said to be old.
 const keptMin = 5 * time.Second
 
-// Mark says that the figures of a page are those of replicas, and how old the oldest of them is. Of
-// figures of leaders it says how old they are if that is some seconds.
+// KeptText says, after other words, how old figures are that a page shares with others, if that is some
+// seconds.
+func KeptText(age Age) string {
+	if age.Kept < keptMin {
+		return ""
+	}
+	return ", figures up to " + format.Span(age.Kept.Truncate(time.Second)) + " old"
+}
+
+// Mark says that the figures of a page are those of replicas, and how old the oldest of them is.
 func Mark(age Age, c format.Clock) g.Node {
-	switch {
-	case !age.Stale && age.Kept < keptMin:
+	if !age.Stale {
 		return nil
-	case !age.Stale:
-		return h.P(h.Class("help"), g.Text("The figures are "+format.Span(age.Kept.Truncate(time.Second))+" old."))
 	}
 	text := "A shard has no leader that answers. The figures are those of its replicas"
 	if !age.AsOf.IsZero() {

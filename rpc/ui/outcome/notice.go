@@ -16,7 +16,7 @@ func notices() map[string]string {
 		"pending": "shards have not applied the settings yet. They will.",
 		"put":     "The job is put.", "put-again": "This job was put before. Nothing was changed.",
 		"run-now": "The job is due now.", "reschedule": "The job has a new due time.", "cancel": "The job is cancelled.",
-		"redrive": "The job is ready again.", "task": "The task has begun.",
+		"redrive": "The job is ready again.", "task": "The task was started.",
 		"stop-task": "The task ends within a second.", "chosen-run-now": "jobs are due now.",
 		"chosen-reschedule": "jobs have a new due time.", "chosen-cancel": "jobs are cancelled.",
 		"chosen-redrive": "jobs are ready again.",

@@ -3,9 +3,9 @@
 // focused stays.
 'use strict';
 
-const seconds = Number(document.body.dataset.refresh);
+let seconds = Number(document.body.dataset.refresh); // a page of what is under way has fewer
 const readMax = 10; // seconds after which a server counts as silent
-let readAt = Date.now(), reading = false, lost = '';
+let askedAt = Date.now(), readAt = askedAt, reading = false, lost = '';
 
 function busy() {
   const active = document.activeElement;
@@ -77,6 +77,7 @@ function focusAgain(had) {
 
 async function refresh() {
   if (busy() || reading) return;
+  askedAt = Date.now();
   reading = true;
   try {
     const response = await fetch(location.href, {
@@ -95,6 +96,7 @@ async function refresh() {
     const had = document.activeElement;
     for (const part of ['main', 'footer']) become(document.querySelector(part), page.querySelector(part));
     focusAgain(had);
+    seconds = Number(page.body.dataset.refresh) || seconds;
     readAt = Date.now();
     tell('');
   } catch {
@@ -105,8 +107,10 @@ async function refresh() {
 }
 
 if (seconds > 0) {
-  setInterval(refresh, seconds * 1000);
-  setInterval(() => lost && tell(lost), 1000);
+  setInterval(() => {
+    if (lost) tell(lost);
+    if (Date.now() - askedAt >= seconds * 1000) refresh();
+  }, 1000);
 }
 
 const here = document.getElementById('zone-here');
