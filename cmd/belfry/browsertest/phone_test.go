@@ -17,7 +17,10 @@ func testPhone(t *testing.T, b *tab) {
 			continue
 		}
 		b.visit(s.path)
-		for what, script := range map[string]string{"a label breaks inside a word": brokenWords} {
+		for what, script := range map[string]string{
+			"a label breaks inside a word": brokenWords, "a row has no name once its table is scrolled": scrolledRows,
+			"nothing shows that a table is wider than the page": edges,
+		} {
 			got := ask[finds](b, script)
 			seen[what] += got.Looked
 			if len(got.Found) > 0 {
@@ -54,4 +57,35 @@ const brokenWords = `(() => {
 		}
 	}
 	return {looked: labels.length, found};
+})()`
+
+// edges finds tables that are wider than the page without a shade at their side.
+const edges = `(() => {
+	const wide = [...document.querySelectorAll('.wide')].filter((e) => e.scrollWidth > e.clientWidth);
+	const shaded = (e) => {
+		const style = getComputedStyle(e), moves = style.backgroundAttachment.split(', ');
+		return style.backgroundImage.split('linear-gradient').length === 3 && moves[0] === 'local' && moves[1] === 'scroll';
+	};
+	return {looked: wide.length, found: wide.filter((e) => !shaded(e)).map((e) => e.outerHTML)};
+})()`
+
+// scrolledRows scrolls tables to their end, and finds rows whose name is then hidden, takes more than
+// half of the width, or lets shine through what is behind it; and tables that no key can scroll.
+const scrolledRows = `(() => {
+	const found = [];
+	let looked = 0;
+	for (const wide of document.querySelectorAll('.wide')) {
+		if (wide.tabIndex !== 0) found.push(wide.outerHTML);
+		wide.scrollLeft = wide.scrollWidth;
+		if (wide.scrollLeft === 0) continue;
+		const edge = wide.getBoundingClientRect().left;
+		for (const row of wide.querySelectorAll('tbody tr')) {
+			const name = row.querySelector('th') || row.cells[0], box = name.getBoundingClientRect();
+			const opaque = getComputedStyle(name).backgroundColor.startsWith('rgb(');
+			if (Math.abs(box.left - edge) > 1 || box.width > wide.clientWidth / 2 || !opaque) found.push(name.outerHTML);
+			looked++;
+		}
+		wide.scrollLeft = 0;
+	}
+	return {looked, found};
 })()`
