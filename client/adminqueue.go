@@ -98,6 +98,8 @@ type QueueState struct {
 	Bytes uint64
 	// OldestReadyAge is how long the oldest ready job has been due; 0 if none is ready.
 	OldestReadyAge time.Duration
+	// WaitingConsumers is how many consumers wait for jobs now; nil if that is not known.
+	WaitingConsumers *int
 	// NextDueAt is when the next delayed job is due; zero if there is none.
 	NextDueAt time.Time
 	// Lateness and Rates cover the last minute, across all nodes; nil if they are not known.
@@ -266,12 +268,11 @@ func each[T, U any](list []T, f func(T) U) (all []U) {
 func queueStateOf(q *belfryv1.Queue) QueueState {
 	out := QueueState{
 		Name: q.GetName(), Partitions: int(q.GetPartitions()), Settings: settingsOf(q.GetSettings()),
-		SettingsVersion: q.GetSettingsVersion(),
-		Delayed:         int(q.GetCounts().GetDelayed()), Ready: int(q.GetCounts().GetReady()),
+		SettingsVersion: q.GetSettingsVersion(), WaitingConsumers: countOf(q.WaitingConsumers), AsOf: timeOf(q.GetAsOf()),
+		Delayed: int(q.GetCounts().GetDelayed()), Ready: int(q.GetCounts().GetReady()),
 		Reserved: int(q.GetCounts().GetReserved()), Dead: int(q.GetCounts().GetDead()),
 		Bytes: q.GetBytes(), OldestReadyAge: q.GetOldestReadyAge().AsDuration(), NextDueAt: timeOf(q.GetNextDueAt()),
 		DedupWindowHeld: q.GetDedupWindowHeld().AsDuration(), DedupWindowShortened: q.GetDedupWindowShortened(),
-		AsOf: timeOf(q.GetAsOf()),
 	}
 	if l := q.GetLateness(); l != nil {
 		out.Lateness = &Lateness{

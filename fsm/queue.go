@@ -43,6 +43,9 @@ type Queue struct {
 	DedupSince Time
 	// Recent is what it did lately, nil where that is not known. Only readings have it.
 	Recent *Recent
+	// Parked is how many calls of Reserve wait for its jobs at the leader of the shard; nil where that is
+	// not known. The machine does not set it: the node that leads does, in readings.
+	Parked *uint64
 }
 
 // QueueRecord is everything a shard keeps of a queue besides its jobs and tombstones.

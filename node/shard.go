@@ -346,7 +346,11 @@ func (s *shard) query(ctx context.Context, q fsm.Query) (fsm.Reading, propose.Wi
 	}
 	of, ok := q.(*fsm.RecallQuery)
 	if !ok {
-		return s.peek(q)
+		r, w, err := s.peek(q)
+		for i := range r.Queues {
+			r.Queues[i].Parked = new(uint64(s.calls.ParkedFor(r.Queues[i].Name))) //nolint:gosec // a number of calls
+		}
+		return r, w, err
 	}
 	r, w := s.calls.Recall(of, func() (r fsm.Reading, w propose.Witness) {
 		r, w, err = s.peek(q)

@@ -185,7 +185,7 @@ func TestDashboardPuts(t *testing.T) {
 		"body", "{\r\n\"n\": 12345678901234567890\r\n}")
 	after := s.acts("put", put)
 	for _, want := range []string{
-		">The job is put.<", "delayed</span>", "<td>-3</td>", ">12345678901234567890<", "bill</span>", "29 bytes"} {
+		">The job is put.<", "delayed</span>", "<td>-3</td>", ">12345678901234567890<", "bill</td>", "29 bytes"} {
 		if !strings.Contains(after.body, want) {
 			t.Errorf("want %q in %s", want, after.body)
 		}

@@ -165,6 +165,9 @@ func AppendReadingIn(dst []byte, format fsm.Format, v *fsm.Reading) []byte {
 		if format >= 2 {
 			dst = append(appendRecent(dst, v.Queues[i].Recent), byte(v.Queues[i].Format))
 		}
+		if format >= 3 {
+			dst = appendParked(dst, v.Queues[i].Parked)
+		}
 	}
 	switch v.Kind {
 	case fsm.KindSearchQuery:
@@ -209,6 +212,9 @@ func ParseReading(b []byte) (fsm.Reading, error) {
 		r.queue(&v.Queues[i])
 		if format >= 2 {
 			v.Queues[i].Recent, v.Queues[i].Format = r.recent(), fsm.Format(r.Byte())
+		}
+		if format >= 3 {
+			v.Queues[i].Parked = r.parked()
 		}
 	}
 	switch v.Kind {
@@ -361,6 +367,23 @@ func (r *Reader) slices(length fsm.Time) []fsm.DueSlice {
 		list[i] = fsm.DueSlice{Start: fsm.Time(number) * length, Jobs: r.Uvarint()}
 	}
 	return list
+}
+
+// appendParked appends: uvarint 0 if it is not known, else one more than the number.
+func appendParked(dst []byte, calls *uint64) []byte {
+	if calls == nil {
+		return append(dst, 0)
+	}
+	return binary.AppendUvarint(dst, *calls+1)
+}
+
+func (r *Reader) parked() *uint64 {
+	n := r.Uvarint()
+	if n == 0 {
+		return nil
+	}
+	n--
+	return &n
 }
 
 // appendRecent appends: flag known; if so uvarints window, puts, grants, acks, lateMax, number of

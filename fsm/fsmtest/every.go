@@ -152,7 +152,7 @@ func EveryReading() fsm.Reading {
 				Window: 33, Puts: 34, Grants: 35, Acks: 36, Late: [fsm.LateBuckets]uint64{0: 37, 5: 38, fsm.LateBuckets - 1: 39},
 				LateMax: 40,
 			},
-			Format: 2,
+			Format: 2, Parked: new(uint64(41)),
 		}, {Name: "mail"}},
 		Scanned: 41, Last: fsm.Cursor{Due: 42, Serial: 43}, Since: 44,
 		Minutes: []fsm.QueueMinute{{

@@ -106,6 +106,9 @@ func (cs *Calls) Parked() int { return cs.waiters.size() }
 // ParkedByQueue calls each with each queue for which calls are parked, and their number.
 func (cs *Calls) ParkedByQueue(each func(queue string, calls int)) { cs.waiters.waiting(each) }
 
+// ParkedFor returns the number of calls that are parked for a queue.
+func (cs *Calls) ParkedFor(queue string) int { return cs.waiters.waitingFor(queue) }
+
 // Pending returns the number of requests whose grants are neither delivered nor released.
 func (cs *Calls) Pending() int { return cs.grants.size() }
 

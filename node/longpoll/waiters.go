@@ -169,6 +169,16 @@ func (ws *waiters) waiting(each func(queue string, calls int)) {
 	}
 }
 
+// waitingFor returns the number of calls that wait for a queue.
+func (ws *waiters) waitingFor(queue string) int {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if q := ws.queues[queue]; q != nil {
+		return q.size
+	}
+	return 0
+}
+
 // wait parks a Reserve until it is granted jobs, its wait is over or ctx ends.
 func (ws *waiters) wait(ctx context.Context, req *fsm.Request, wait Wait) (propose.Reply, error) {
 	w := &waiter{

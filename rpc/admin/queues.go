@@ -244,6 +244,7 @@ func (s *Service) wireQueue(parts []queuePart) *belfryv1.Queue {
 	out.Counts.Delayed, out.Counts.Ready = wire.Count(counts.Delayed), wire.Count(counts.Ready)
 	out.Counts.Reserved, out.Counts.Dead = wire.Count(counts.Reserved), wire.Count(counts.Dead)
 	out.Bytes, out.NextDueAt = counts.Bytes, wire.CeilTime(next)
+	out.WaitingConsumers = waiting(parts)
 	recent := sumRecent(parts)
 	out.Lateness, out.Rates = recent.lateness(), recent.rates()
 	out.AsOf = wire.ExactTime(asOf)
@@ -255,6 +256,20 @@ func (s *Service) wireQueue(parts []queuePart) *belfryv1.Queue {
 	}
 	out.DedupWindowHeld = durationpb.New(wire.DedupHeld(&first.Settings, dedupSince, now))
 	return out
+}
+
+// waiting returns how many consumers wait for a queue. Each waits in all partitions; those that have just
+// been handed a job are missing in one. It returns nil if a part does not know.
+func waiting(parts []queuePart) *uint32 {
+	var most uint64
+	for i := range parts {
+		calls := parts[i].Parked
+		if calls == nil {
+			return nil
+		}
+		most = max(most, *calls)
+	}
+	return new(wire.Count(most))
 }
 
 // dedupShortened reports whether a shard dropped ids that the setting would have kept, because its

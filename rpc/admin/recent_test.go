@@ -34,3 +34,16 @@ func TestRecentPartsAreAddedUp(t *testing.T) {
 		t.Errorf("of a part that tells nothing: %v, %v", sum.rates(), sum.lateness())
 	}
 }
+
+// TestWaitingConsumers: each consumer waits in all partitions, and one that does not know makes the number
+// unknown.
+func TestWaitingConsumers(t *testing.T) {
+	part := func(calls *uint64) queuePart { return queuePart{Queue: &fsm.Queue{Parked: calls}} }
+	two, three := part(new(uint64(2))), part(new(uint64(3)))
+	if n := waiting([]queuePart{two, three, two}); n == nil || *n != 3 {
+		t.Errorf("%v wait, want 3", n)
+	}
+	if n := waiting([]queuePart{two, part(nil)}); n != nil {
+		t.Errorf("%d wait, want a number that is not known", *n)
+	}
+}

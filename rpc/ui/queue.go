@@ -20,6 +20,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/ui/format"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/selection"
+	"github.com/belfrydb/belfry/rpc/ui/sums"
 )
 
 func (p *Pages) showQueue(v *visit) (content, error) {
@@ -44,6 +45,7 @@ func (p *Pages) showQueue(v *visit) (content, error) {
 		markup.Figures(state("Delayed", q.Counts.GetDelayed()), state("Ready", q.Counts.GetReady()),
 			state("Reserved", q.Counts.GetReserved()), state("Dead", q.Counts.GetDead()),
 			markup.Figure{Name: "Oldest ready", Value: cmp.Or(format.Duration(q.OldestReadyAge), "–")},
+			markup.Figure{Name: "Waiting consumers", Value: cmp.Or(sums.Waiting(q), "–")},
 			markup.Figure{Name: "Stored", Value: format.Size(q.Bytes)}),
 		markup.Section("When jobs fall due", g.Map(dueCharts(q), func(c chart.Bars) g.Node { return c.Draw(v.clock) }),
 			g.If(q.Due.GetLater() > 0, h.P(g.Text(format.Grouped(q.Due.GetLater())+" fall due later.")))),

@@ -34,6 +34,7 @@ func queueColumns() []queueColumn {
 		{"delayed", "Delayed", count((*belfryv1.JobCounts).GetDelayed)},
 		{"hour", "Next hour", func(q *belfryv1.Queue) float64 { return float64(q.Due.GetNextHour()) }},
 		{"reserved", "Reserved", count((*belfryv1.JobCounts).GetReserved)},
+		{"waiting", "Waiting consumers", func(q *belfryv1.Queue) float64 { return float64(q.GetWaitingConsumers()) }},
 		{"dead", "Dead", count((*belfryv1.JobCounts).GetDead)},
 		{"puts", "Puts/s", func(q *belfryv1.Queue) float64 { return q.Rates.GetPutsPerSecond() }},
 		{"acks", "Acks/s", func(q *belfryv1.Queue) float64 { return q.Rates.GetAcksPerSecond() }},
@@ -100,7 +101,7 @@ func (v *visit) queuesTable(queues []*belfryv1.Queue, part markup.Pager, has, so
 		h.TFoot(h.Tr(
 			h.Th(h.Scope("row"), g.Text(format.Grouped(uint64(len(queues)))+" in all")),
 			markup.Number(format.Grouped(all.Ready)), h.Td(),
-			markup.Number(format.Grouped(all.Delayed)), h.Td(), markup.Number(format.Grouped(all.Reserved)),
+			markup.Number(format.Grouped(all.Delayed)), h.Td(), markup.Number(format.Grouped(all.Reserved)), h.Td(),
 			markup.Number(format.Grouped(all.Dead)),
 			markup.Number(format.Rate(all.Puts)), markup.Number(format.Rate(all.Acks)), h.Td(),
 			markup.Number(format.Size(all.Bytes)), h.Td()))))
@@ -116,6 +117,7 @@ func (v *visit) queueRow(q *belfryv1.Queue) g.Node {
 		markup.Number(format.Grouped(q.Counts.GetReady())), markup.Number(format.Duration(q.OldestReadyAge)),
 		markup.Number(format.Grouped(q.Counts.GetDelayed())),
 		markup.Number(format.Grouped(q.Due.GetNextHour())), markup.Number(format.Grouped(q.Counts.GetReserved())),
+		markup.Number(sums.Waiting(q)),
 		h.Td(g.If(q.Counts.GetDead() > 0, h.Class("bad")), g.Text(format.Grouped(q.Counts.GetDead()))),
 		markup.Number(format.Rate(q.Rates.GetPutsPerSecond())), markup.Number(format.Rate(q.Rates.GetAcksPerSecond())),
 		markup.Number(format.Duration(q.Lateness.GetP99())), markup.Number(format.Size(q.Bytes)), h.Td(paused))

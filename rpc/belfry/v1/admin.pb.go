@@ -1553,8 +1553,11 @@ type Queue struct {
 	Due *DueHistogram `protobuf:"bytes,14,opt,name=due,proto3" json:"due,omitempty"`
 	// Whether dedup_window_held is shorter than the setting because a shard remembers 10,000,000 ids of ended jobs at most.
 	DedupWindowShortened bool `protobuf:"varint,15,opt,name=dedup_window_shortened,json=dedupWindowShortened,proto3" json:"dedup_window_shortened,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// How many consumers wait for its jobs at this moment: calls of Reserve that wait, and streams of Work with credits. Not set if that is not
+	// known: without a leader, or from a node of an earlier version.
+	WaitingConsumers *uint32 `protobuf:"varint,16,opt,name=waiting_consumers,json=waitingConsumers,proto3,oneof" json:"waiting_consumers,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Queue) Reset() {
@@ -1690,6 +1693,13 @@ func (x *Queue) GetDedupWindowShortened() bool {
 		return x.DedupWindowShortened
 	}
 	return false
+}
+
+func (x *Queue) GetWaitingConsumers() uint32 {
+	if x != nil && x.WaitingConsumers != nil {
+		return *x.WaitingConsumers
+	}
+	return 0
 }
 
 // DueHistogram says when jobs fall due, by slices of time that begin at whole minutes, hours and days of UTC. The first of each kind is the
@@ -6113,7 +6123,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x04acks\x18\x04 \x01(\rR\x04acks\x12\x1a\n" +
 	"\bfailures\x18\x05 \x01(\rR\bfailures\x124\n" +
 	"\blate_p50\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\alateP50\x124\n" +
-	"\blate_p99\x18\a \x01(\v2\x19.google.protobuf.DurationR\alateP99\"\xc8\x05\n" +
+	"\blate_p99\x18\a \x01(\v2\x19.google.protobuf.DurationR\alateP99\"\x90\x06\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
 	"\n" +
@@ -6132,7 +6142,9 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x11dedup_window_held\x18\f \x01(\v2\x19.google.protobuf.DurationR\x0fdedupWindowHeld\x12/\n" +
 	"\x05as_of\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x12)\n" +
 	"\x03due\x18\x0e \x01(\v2\x17.belfry.v1.DueHistogramR\x03due\x124\n" +
-	"\x16dedup_window_shortened\x18\x0f \x01(\bR\x14dedupWindowShortened\"\xb9\x02\n" +
+	"\x16dedup_window_shortened\x18\x0f \x01(\bR\x14dedupWindowShortened\x120\n" +
+	"\x11waiting_consumers\x18\x10 \x01(\rH\x00R\x10waitingConsumers\x88\x01\x01B\x14\n" +
+	"\x12_waiting_consumers\"\xb9\x02\n" +
 	"\fDueHistogram\x12\x18\n" +
 	"\aoverdue\x18\x01 \x01(\rR\aoverdue\x12\x1f\n" +
 	"\vnext_minute\x18\x02 \x01(\rR\n" +
@@ -6803,6 +6815,7 @@ func file_belfry_v1_admin_proto_init() {
 		return
 	}
 	file_belfry_v1_types_proto_init()
+	file_belfry_v1_admin_proto_msgTypes[18].OneofWrappers = []any{}
 	file_belfry_v1_admin_proto_msgTypes[42].OneofWrappers = []any{}
 	file_belfry_v1_admin_proto_msgTypes[44].OneofWrappers = []any{}
 	file_belfry_v1_admin_proto_msgTypes[58].OneofWrappers = []any{}

@@ -33,6 +33,14 @@ func (t *Totals) Add(q *belfryv1.Queue) {
 	t.Acks += q.Rates.GetAcksPerSecond()
 }
 
+// Waiting writes how many consumers wait for a queue; nothing if that is not known.
+func Waiting(q *belfryv1.Queue) string {
+	if q.WaitingConsumers == nil {
+		return ""
+	}
+	return format.Grouped(*q.WaitingConsumers)
+}
+
 // Due says how many jobs fall due when: in the next minute, hour, day and 30 days.
 type Due struct{ Overdue, Minute, Hour, Day, Month, Later uint64 }
 
@@ -77,6 +85,9 @@ func Suspects(queues []*belfryv1.Queue) []Suspect {
 		}
 		if age := q.OldestReadyAge.AsDuration(); age > readyWaitMax {
 			because = append(because, "ready for "+format.Span(age))
+			if q.WaitingConsumers != nil && *q.WaitingConsumers == 0 && !q.Settings.GetPaused() {
+				because = append(because, "no consumer waits")
+			}
 		}
 		if q.Settings.GetPaused() && q.Counts.GetReady() > 0 {
 			because = append(because, "paused with "+format.Grouped(q.Counts.GetReady())+" ready")

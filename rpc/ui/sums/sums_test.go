@@ -37,15 +37,17 @@ func TestSuspects(t *testing.T) {
 		OldestReadyAge: durationpb.New(time.Minute)},
 		{Name: "paused", Counts: &belfryv1.JobCounts{Ready: 7}, Settings: &belfryv1.QueueSettings{Paused: proto.Bool(true)}},
 		{Name: "empty", Settings: &belfryv1.QueueSettings{Paused: proto.Bool(true)}},
-		{Name: "late", OldestReadyAge: durationpb.New(61 * time.Second)}}
+		{Name: "late", OldestReadyAge: durationpb.New(61 * time.Second), WaitingConsumers: proto.Uint32(0)},
+		{Name: "busy", OldestReadyAge: durationpb.New(62 * time.Second), WaitingConsumers: proto.Uint32(1)}}
 	for i := range uint32(25) {
 		queues = append(queues, &belfryv1.Queue{Name: fmt.Sprint("dead-", i), Counts: &belfryv1.JobCounts{Dead: i}})
 	}
 	var all []string
-	for _, s := range Suspects(queues[:6]) {
+	for _, s := range Suspects(queues[:7]) {
 		all = append(all, s.Queue.Name+": "+strings.Join(s.Because, ", "))
 	}
-	want := []string{"dead-1: 1 dead", "late: ready for 1 m 1 s", "paused: paused with 7 ready"}
+	want := []string{"dead-1: 1 dead", "busy: ready for 1 m 2 s", "late: ready for 1 m 1 s, no consumer waits",
+		"paused: paused with 7 ready"}
 	if strings.Join(all, "; ") != strings.Join(want, "; ") {
 		t.Errorf("%q, want %q", all, want)
 	}

@@ -44,6 +44,10 @@ func renderQueue(w io.Writer, q *belfryv1.Queue, bars render.Canvas, now time.Ti
 	if q.OldestReadyAge != nil {
 		oldest = "due for " + render.Duration(q.OldestReadyAge)
 	}
+	waiting := ""
+	if q.WaitingConsumers != nil {
+		waiting = render.Count(*q.WaitingConsumers, "consumer")
+	}
 	lateness := ""
 	if l := q.Lateness; l.GetJobs() > 0 {
 		lateness = fmt.Sprintf("p50 %s, p99 %s, max %s of %s over the last %s", render.Duration(l.P50),
@@ -61,6 +65,7 @@ func renderQueue(w io.Writer, q *belfryv1.Queue, bars render.Canvas, now time.Ti
 			render.Jobs(c.GetReady()), render.Jobs(c.GetReserved()), render.Jobs(c.GetDead())),
 		"size", render.Size(q.Bytes),
 		"oldest ready", oldest,
+		"waiting", waiting,
 		"next due", render.Moment(q.NextDueAt, now),
 		"due", render.DueSums(q.Due),
 		"lateness", lateness,
