@@ -379,7 +379,7 @@ var importTable = []importRow{
 		dir: "rpc/ui",
 		may: []string{
 			"rpc/belfry/...", "rpc/fault", "rpc/findings", "rpc/ui/chart", "rpc/ui/export", "rpc/ui/fallback", "rpc/ui/finder",
-			"rpc/ui/form", "rpc/ui/format", "rpc/ui/login", "rpc/ui/look", "rpc/ui/many", "rpc/ui/markup",
+			"rpc/ui/form", "rpc/ui/format", "rpc/ui/health", "rpc/ui/login", "rpc/ui/look", "rpc/ui/many", "rpc/ui/markup",
 			"rpc/ui/outcome", "rpc/ui/payload", "rpc/ui/recent", "rpc/ui/selection", "rpc/ui/sums",
 		},
 		external: []string{"connectrpc.com", "google.golang.org/protobuf", "maragu.dev/gomponents"},
@@ -396,6 +396,12 @@ var importTable = []importRow{
 		testMay:  []string{"rpc/belfry/..."},
 		external: []string{"google.golang.org/protobuf"},
 		reason:   "texts of numbers and times, whatever page shows them",
+	},
+	{
+		dir:      "rpc/ui/health",
+		may:      []string{"rpc/belfry/...", "rpc/findings", "rpc/ui/format", "rpc/ui/markup"},
+		external: []string{"google.golang.org/protobuf", "maragu.dev/gomponents"},
+		reason:   "how a cluster is follows from one answer, whatever page shows it",
 	},
 	{
 		dir:    "rpc/ui/look",

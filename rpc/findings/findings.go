@@ -16,15 +16,17 @@ type Finding struct {
 	What string
 	// Do says what to do about it.
 	Do string
+	// Advice says that nothing is wrong, but could be made safer.
+	Advice bool
 }
 
 // report collects findings.
 type report struct{ found []Finding }
 
-func (r *report) find(what, do string) { r.found = append(r.found, Finding{what, do}) }
+func (r *report) find(what, do string) { r.found = append(r.found, Finding{What: what, Do: do}) }
 
 // Of returns what looks wrong in a cluster, the most important first. If it finds nothing of its own,
-// it returns the problems that the cluster reports itself.
+// it returns the problems that the cluster reports itself. Advice comes last.
 func Of(c *belfryv1.GetClusterResponse) []Finding {
 	r := &report{}
 	versions := map[string]bool{}
@@ -82,11 +84,11 @@ func Of(c *belfryv1.GetClusterResponse) []Finding {
 		r.find(fmt.Sprintf("the nodes run %d versions", len(versions)),
 			"finish the upgrade; until then the cluster writes the older format")
 	}
-	for _, advice := range c.Advice {
-		r.find("advice: "+advice, "see 'belfry cluster settings --help'")
-	}
 	if len(r.found) == 0 && len(c.Problems) > 0 {
 		r.find(strings.Join(c.Problems, "\n"), "see 'belfry cluster status'")
+	}
+	for _, advice := range c.Advice {
+		r.found = append(r.found, Finding{What: advice, Do: "see 'belfry cluster settings --help'", Advice: true})
 	}
 	return r.found
 }

@@ -72,13 +72,24 @@ func TestOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := Of(test.cluster)
 			if len(got) != len(test.want) {
-				t.Fatalf("found %q, want %q", got, test.want)
+				t.Fatalf("found %+v, want %q", got, test.want)
 			}
 			for i, f := range got {
 				if !strings.Contains(f.What, test.want[i]) || f.Do == "" {
-					t.Errorf("found %q, want %q", f, test.want[i])
+					t.Errorf("found %+v, want %q", f, test.want[i])
 				}
 			}
 		})
+	}
+}
+
+// TestAdvice: advice comes last, is named as such, and hides no problem.
+func TestAdvice(t *testing.T) {
+	got := Of(&belfryv1.GetClusterResponse{
+		Problems: []string{"the catalog is late"}, Advice: []string{"min-voters is 1"},
+	})
+	if len(got) != 2 || got[0].Advice || got[0].What != "the catalog is late" || !got[1].Advice ||
+		got[1].What != "min-voters is 1" || got[1].Do == "" {
+		t.Errorf("found %+v, want a problem and then an advice", got)
 	}
 }

@@ -2,7 +2,6 @@ package ui
 
 import (
 	"cmp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/ui/fallback"
 	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/health"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
 )
 
@@ -24,15 +24,14 @@ func (p *Pages) showCluster(v *visit) (content, error) {
 	for _, m := range c.Moves {
 		moves = append(moves, "Shard "+strconv.Itoa(int(m.Shard))+": "+m.Text)
 	}
-	needed := needed(c.Shards)
+	needed := health.Needed(c.Shards)
 	var transfer g.Node
 	if !p.cfg.ReadOnly && len(c.Nodes) > 1 {
 		transfer = markup.Section("Hand over a leadership", v.transferForm(c))
 	}
 	return content{title: "Cluster", entry: "Cluster", live: true, body: g.Group{
 		h.H1(g.Text("Cluster")), fallback.MarkCatalog(c, v.clock),
-		g.If(len(c.Problems) == 0, h.P(g.Text("Healthy."))),
-		markup.List("problems", c.Problems), markup.List("advice", c.Advice),
+		health.Problems(c),
 		markup.Section("Nodes", markup.Grid("Nodes",
 			markup.Headings("Node", "State", "Address", "Zone", "Version", "Leads", "Replicas", "Restart it now?"),
 			g.Map(c.Nodes, func(n *belfryv1.Node) g.Node { return v.nodeRow(n, needed[n.Name]) }))),
@@ -125,9 +124,10 @@ func (v *visit) nodeRow(n *belfryv1.Node, needed []string) g.Node {
 	if len(n.UnreachedBy) > 0 {
 		state = append(state, h.Br(), g.Text("not reached by "+strings.Join(n.UnreachedBy, ", ")))
 	}
-	restart := g.Text("yes")
-	if len(needed) > 0 {
-		restart = bad("no: without it there is no majority of shard " + strings.Join(needed, ", "))
+	word, why := health.Restart(n, needed)
+	restart := g.Text(word)
+	if why != "" {
+		restart = markup.Bad(word + ": " + why)
 	}
 	name := g.Group{markup.Link(nodePage(n), n.Name), g.If(n.Name == v.pages.cfg.Name, markup.Tag("this node"))}
 	return h.Tr(h.Th(h.Scope("row"), name), h.Td(state),
@@ -139,38 +139,14 @@ func (v *visit) shardRow(s *belfryv1.Shard) g.Node {
 	var replicas g.Group
 	for i, r := range s.Replicas {
 		replicas = append(replicas, g.If(i > 0, g.Text(", ")), g.Text(r.Node), g.If(!r.Voter, g.Text(" (no vote)")),
-			g.If(r.Silent, bad(" silent")), g.If(r.BehindSince != nil, bad(" behind")))
+			g.If(r.Silent, markup.Bad(" silent")), g.If(r.BehindSince != nil, markup.Bad(" behind")))
 	}
 	leader := g.Text(s.Leader)
 	if s.Leader == "" {
-		leader = bad("none")
+		leader = markup.Bad("none")
 	}
 	return h.Tr(h.Th(h.Scope("row"), g.Text(strconv.Itoa(int(s.Shard)))), h.Td(leader), h.Td(replicas),
 		markup.Number(format.Grouped(s.Jobs)), markup.Number(format.Grouped(s.Term)),
 		markup.Number(format.Grouped(s.AppliedIndex)),
-		h.Td(v.when(s.Time), g.If(s.ClockAhead != nil, bad(" "+format.Duration(s.ClockAhead)+" ahead"))))
-}
-
-// bad is a text about something that is wrong.
-func bad(text string) g.Node { return h.Strong(h.Class("bad"), g.Text(text)) }
-
-// needed returns for each node the shards that would have no majority if it stopped, because too many
-// of their other voters are silent or behind already.
-func needed(shards []*belfryv1.Shard) map[string][]string {
-	of := map[string][]string{}
-	for _, s := range shards {
-		var well []string
-		for _, r := range s.Replicas {
-			if r.Voter && !r.Silent && r.BehindSince == nil {
-				well = append(well, r.Node)
-			}
-		}
-		majority := len(s.Voters)/2 + 1
-		for _, node := range s.Voters {
-			if slices.Contains(well, node) && len(well)-1 < majority && len(s.Voters) > 1 {
-				of[node] = append(of[node], strconv.Itoa(int(s.Shard)))
-			}
-		}
-	}
-	return of
+		h.Td(v.when(s.Time), g.If(s.ClockAhead != nil, markup.Bad(" "+format.Duration(s.ClockAhead)+" ahead"))))
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 	g "maragu.dev/gomponents"
@@ -13,6 +12,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/ui/fallback"
 	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/health"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/outcome"
 )
@@ -36,6 +36,7 @@ func (p *Pages) showNode(v *visit) (content, error) {
 	if node == nil {
 		return content{}, fmt.Errorf("%w: no node %q has this incarnation", outcome.ErrAbsent, v.param("name"))
 	}
+	restart, why := health.Restart(node, health.Needed(c.Shards)[node.Name])
 	title := g.Group{g.Text(node.Name), markup.Tag(format.Word(node.State)), g.If(node.Name == p.cfg.Name,
 		markup.Tag("this node"))}
 	body := g.Group{
@@ -48,13 +49,13 @@ func (p *Pages) showNode(v *visit) (content, error) {
 			h.P(h.Class("warning"), g.Text("Not reached by "+strings.Join(node.UnreachedBy, ", ")+"."))),
 		markup.Figures(markup.Figure{Name: "Leads", Value: format.Plural(int(node.Leads), "shard")},
 			markup.Figure{Name: "Replicas", Value: format.Grouped(node.Replicas)},
-			markup.Figure{Name: "Restart it now?", Value: restartWord(needed(c.Shards)[node.Name])}),
+			markup.Figure{Name: "Restart it now?", Value: restart, Note: why, Bad: why != ""}),
 		h.Div(h.Class("columns"),
 			markup.Section("Node", markup.Facts(v.timeFact("Silent since", node.SilentSince),
 				markup.Fact("Clients reach it at", node.Address),
 				markup.Fact("Nodes reach it at", node.PeerAddress), markup.Fact("Zone", node.Zone), markup.Fact("Version",
 					node.Version),
-				markup.Fact("Disk free", diskFree(node)), markup.Fact("Clock", clockOffset(node)),
+				markup.Fact("Disk free", health.DiskFree(node)), markup.Fact("Clock", health.ClockOffset(node)),
 				v.timeFact("Sent its last backup", node.BackupAt),
 				markup.Fact("Reads formats up to", format.Grouped(node.Format)), markup.Fact("Incarnation", node.Incarnation))),
 			markup.Section("Its replicas", v.nodeReplicas(c.Shards, node))),
@@ -63,35 +64,6 @@ func (p *Pages) showNode(v *visit) (content, error) {
 		body = append(body, markup.Section("Actions", v.nodeActions(node)))
 	}
 	return content{title: node.Name, entry: "Cluster", live: true, body: body}, nil
-}
-
-// diskFree says how much of a node's disk is free, and below how much puts are refused; nothing if the
-// node does not say.
-func diskFree(n *belfryv1.Node) string {
-	if n.DiskFreeBytes == 0 && n.DiskLowBytes == 0 {
-		return ""
-	}
-	return format.Size(n.DiskFreeBytes) + "; below " + format.Size(n.DiskLowBytes) + " puts are refused"
-}
-
-// clockOffset says how far a node's clock is from the others; nothing if it compared none.
-func clockOffset(n *belfryv1.Node) string {
-	if n.ClockOffset == nil {
-		return ""
-	}
-	offset := n.ClockOffset.AsDuration().Round(10 * time.Microsecond)
-	if offset < 0 {
-		return (-offset).String() + " behind the median of the nodes"
-	}
-	return offset.String() + " ahead of the median of the nodes"
-}
-
-// restartWord says in a word whether a node can be restarted.
-func restartWord(needed []string) string {
-	if len(needed) > 0 {
-		return "no"
-	}
-	return "yes"
 }
 
 // nodeReplicas shows which shards a node has, and how it takes part in each.
@@ -111,7 +83,7 @@ func (v *visit) nodeReplicas(shards []*belfryv1.Shard, node *belfryv1.Node) g.No
 			}
 			state := g.Text(part)
 			if r.BehindSince != nil {
-				state = g.Group{state, bad(" behind")}
+				state = g.Group{state, markup.Bad(" behind")}
 			}
 			if r.SnapshotAt != nil {
 				state = g.Group{state, g.Text(", snapshot of "), v.when(r.SnapshotAt)}
@@ -134,7 +106,7 @@ func (v *visit) nodeActions(n *belfryv1.Node) g.Node {
 				format.Plural(int(n.Replicas), "replica"))),
 			h.Label(h.Input(h.Type("checkbox"), h.Name("force"), h.Value("yes")),
 				g.Text(" although shards then have fewer voters")),
-			h.Span(h.Class("help"), g.Text("It goes on serving, and everything moves to nodes that can take it.")))
+			h.Span(h.Class("help"), g.Text(health.Drain(n))))
 	}
 	remove := h.P(h.Class("help"),
 		g.Text("A node that answers is not removed: drain it, stop it, and remove it then."))

@@ -9,9 +9,9 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
-	"github.com/belfrydb/belfry/rpc/findings"
 	"github.com/belfrydb/belfry/rpc/ui/fallback"
 	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/health"
 	"github.com/belfrydb/belfry/rpc/ui/many"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/sums"
@@ -91,33 +91,10 @@ func (p *Pages) overview(v *visit) (content, error) {
 			markup.Section("Per second, over the last minute", markup.Facts(markup.Fact("Put", format.Rate(all.Puts)),
 				markup.Fact("Handed out", format.Rate(all.Reserves)), markup.Fact("Acked", format.Rate(all.Acks)))),
 			markup.Section("Falls due", list.due.Facts())),
-		markup.Section("Cluster", clusterSummary(cluster)...),
+		markup.Section("Cluster", health.Summary(cluster)),
 		markup.Section("Queues to look at", suspectsTable(sums.Suspects(list.queues))),
 		g.If(all.Dead > 0, markup.Section("Dead by error", v.causesTable(dead, all.Dead))),
 	}}, nil
-}
-
-// clusterSummary says how the cluster is; nil stands for one that the person may not see.
-func clusterSummary(c *belfryv1.GetClusterResponse) []g.Node {
-	if c == nil {
-		return []g.Node{h.P(g.Text("Your token does not show the state of the cluster."))}
-	}
-	health := g.Text(": healthy")
-	if len(c.Problems) > 0 {
-		health = g.Group{g.Text(": "), bad(format.Plural(len(c.Problems), "problem"))}
-	}
-	return []g.Node{
-		h.P(markup.Link("cluster", format.Plural(len(c.Nodes), "node")+", "+format.Plural(len(c.Shards), "shard")), health),
-		findingsTable(findings.Of(c)),
-	}
-}
-
-// findingsTable shows what 'belfry doctor' says of the cluster; nothing if it says nothing.
-func findingsTable(all []findings.Finding) g.Node {
-	return g.If(len(all) > 0, markup.Grid("Findings", markup.Headings("What looks wrong", "What to do"),
-		g.Map(all, func(f findings.Finding) g.Node {
-			return h.Tr(h.Th(h.Scope("row"), h.Class("free"), g.Text(f.What)), h.Td(h.Class("free"), g.Text(f.Do)))
-		})))
 }
 
 func suspectsTable(all []sums.Suspect) g.Node {

@@ -23,6 +23,9 @@ const (
 // Cluster notes what looks wrong in a cluster.
 func (b *Bundle) Cluster(c *belfryv1.GetClusterResponse) {
 	for _, f := range findings.Of(c) {
+		if f.Advice {
+			f.What = "advice: " + f.What
+		}
 		b.Find(f.What, f.Do)
 	}
 }

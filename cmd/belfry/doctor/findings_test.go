@@ -29,8 +29,9 @@ func expectFindings(t *testing.T, b *Bundle, want ...string) {
 // TestClusterFindings: what looks wrong in the cluster is in the bundle, redacted.
 func TestClusterFindings(t *testing.T) {
 	b := New(Names{})
-	b.Cluster(&belfryv1.GetClusterResponse{Problems: []string{"the catalog is late: redis://u:hunter2@h"}})
-	expectFindings(t, b, "the catalog is late")
+	b.Cluster(&belfryv1.GetClusterResponse{
+		Problems: []string{"the catalog is late: redis://u:hunter2@h"}, Advice: []string{"min-voters is 1"}})
+	expectFindings(t, b, "the catalog is late", "advice: min-voters is 1")
 	if strings.Contains(b.Findings[0].What, "hunter2") {
 		t.Errorf("a password is in the bundle: %q", b.Findings)
 	}

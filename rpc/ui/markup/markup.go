@@ -30,15 +30,22 @@ func Figures(all ...Figure) g.Node {
 		if f.Target != "" {
 			value = Link(f.Target, f.Value)
 		}
-		return h.Div(h.Dt(g.Text(f.Name)), h.Dd(g.If(f.Bad, h.Class("bad")), value))
+		return h.Div(h.Dt(g.Text(f.Name)), h.Dd(g.If(f.Bad, h.Class("bad")), value),
+			g.If(f.Note != "", h.Dd(h.Class("help"), g.Text(f.Note))))
 	}))
 }
 
 // Figure is a number with its name and, if it has a target, the page that explains it.
 type Figure struct {
 	Name, Value, Target string
-	Bad                 bool
+	// Note explains the value; empty for none.
+	Note string
+	// Bad says that the value is about something that is wrong.
+	Bad bool
 }
+
+// Bad is a text about something that is wrong.
+func Bad(text string) g.Node { return h.Strong(h.Class("bad"), g.Text(text)) }
 
 // Facts is a table of names and values.
 func Facts(rows ...g.Node) g.Node { return h.Table(h.Class("plain"), h.TBody(rows...)) }
