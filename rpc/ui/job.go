@@ -117,7 +117,7 @@ func headersOf(j *belfryv1.Job) g.Node {
 	var rows []g.Node
 	for _, name := range slices.Sorted(maps.Keys(j.Headers)) {
 		rows = append(rows, h.Tr(h.Th(h.Scope("row"), h.Class("free"), g.Text(payload.Visible(name))),
-			h.Td(h.Span(h.Class("free"), g.Text(payload.Visible(j.Headers[name]))))))
+			h.Td(h.Class("free"), g.Text(payload.Visible(j.Headers[name])))))
 	}
 	return markup.Facts(rows...)
 }

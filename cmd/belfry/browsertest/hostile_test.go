@@ -21,7 +21,7 @@ import (
 func testHostile(t *testing.T, b *tab) {
 	for _, text := range hostile() {
 		b.visit("job?" + url.Values{"queue": {hostileQueue}, "id": {text}}.Encode())
-		for selector, what := range map[string]string{"h1 .free": "id", "td .free": "header", "pre": "body"} {
+		for selector, what := range map[string]string{"h1 .free": "id", "td.free": "header", "pre": "body"} {
 			got := b.text(selector)
 			if got != shown(text) && (what != "body" || !strings.HasPrefix(got, dumpOfNUL)) {
 				t.Errorf("the %s %q is shown as %q, want %q", what, text, got, shown(text))
