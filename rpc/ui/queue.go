@@ -57,7 +57,8 @@ func (p *Pages) showQueue(v *visit) (content, error) {
 			markup.Section("Settings", p.settingsTable(q), p.settingsLink(q.Name))),
 	}
 	if !p.cfg.ReadOnly {
-		body = append(body, markup.Section("Actions", v.queueActions(q)))
+		body = append(body, markup.Section("Actions", v.queueActions(q)),
+			markup.Section("Remove jobs, or the queue", v.queueRemovals(q)))
 	}
 	return content{title: q.Name, entry: "Queues", body: body, live: true}, nil
 }
@@ -121,19 +122,26 @@ func (v *visit) queueActions(q *belfryv1.Queue) g.Node {
 			h.Span(h.ID("for-help"), h.Class("help"), g.Text("such as 30m, 2h or 2026-01-31 15:04, in "+
 				v.clock.Zone.String()+"; empty: until it is resumed")))
 	}
+	return h.Div(h.Class("actions"),
+		h.P(h.A(h.Class("button"), h.Href(markup.Query("put", "queue", q.Name)), g.Text("Put a job"))), pause)
+}
+
+// queueRemovals are the acts that cannot be undone.
+func (v *visit) queueRemovals(q *belfryv1.Queue) g.Node {
+	hidden := []string{"queue", q.Name}
 	count := func(state string, n uint32) markup.Option {
 		return markup.Option{Value: state, Text: fmt.Sprintf("%s (%s)", state, format.Grouped(n))}
 	}
 	purge := markup.Acting("purge", hidden,
+		h.P(g.Text("All jobs of one state are removed for good; the queue stays.")),
 		markup.Choice("Remove the jobs that are", "state", "", count("dead", q.Counts.GetDead()),
 			count("delayed", q.Counts.GetDelayed()), count("ready", q.Counts.GetReady())),
 		v.confirmation("Type the name of the queue", "confirm"), markup.DangerButton("Remove"))
-	remove := markup.Acting("delete-queue", hidden, v.requestID(), v.confirmation("Type the name of the queue",
-		"confirm-delete"),
+	remove := markup.Acting("delete-queue", hidden, v.requestID(),
+		h.P(g.Text("The queue, its settings and its jobs in all states are removed for good.")),
+		v.confirmation("Type the name of the queue", "confirm-delete"),
 		markup.DangerButton("Delete the queue and its "+format.Grouped(jobsOf(q.Counts))+" jobs"))
-	return h.Div(h.Class("actions"),
-		h.P(h.A(h.Class("button"), h.Href(markup.Query("put", "queue", q.Name)), g.Text("Put a job"))), pause, purge,
-		remove)
+	return h.Div(h.Class("actions"), purge, remove)
 }
 
 // jobsOf returns how many jobs a queue has, in all states.

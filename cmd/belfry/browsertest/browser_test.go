@@ -16,6 +16,7 @@ func TestBrowser(t *testing.T) {
 	}
 	part("Screens", free, testScreens)
 	part("Phone", free, testPhone)
+	part("Labels", free, testLabels)
 	part("Contrast", free, testContrast)
 	part("Axe", free, func(t *testing.T, b *tab) { testAxe(t, b, axe) })
 	part("Focus", free, testFocus)

@@ -131,9 +131,12 @@ func HiddenFields(pairs []string) g.Node {
 
 // Field is an input with its label. Its id is its name.
 func Field(label, name string, attributes ...g.Node) g.Node {
-	return g.Group{
-		h.Label(h.For(name), g.Text(label)), g.Text(" "), h.Input(h.ID(name), h.Name(name), g.Group(attributes)),
-	}
+	return labelled(label, name, h.Input(h.ID(name), h.Name(name), g.Group(attributes)))
+}
+
+// labelled keeps an input beside its label, whatever the width of the page.
+func labelled(label, id string, control g.Node) g.Node {
+	return h.Span(h.Class("field"), h.Label(h.For(id), g.Text(label)), g.Text(" "), control)
 }
 
 // Width is how many characters an input shows.
@@ -141,12 +144,9 @@ func Width(characters string) g.Node { return g.Attr("size", characters) }
 
 // Choice is a list to choose from, with its label.
 func Choice(label, name, chosen string, options ...Option) g.Node {
-	return g.Group{
-		h.Label(h.For(name), g.Text(label)), g.Text(" "),
-		h.Select(h.ID(name), h.Name(name), g.Map(options, func(o Option) g.Node {
-			return h.Option(h.Value(o.Value), g.If(o.Value == chosen, h.Selected()), g.Text(o.Text))
-		})),
-	}
+	return labelled(label, name, h.Select(h.ID(name), h.Name(name), g.Map(options, func(o Option) g.Node {
+		return h.Option(h.Value(o.Value), g.If(o.Value == chosen, h.Selected()), g.Text(o.Text))
+	})))
 }
 
 // Option is one of a choice.
