@@ -19,7 +19,7 @@ func testPhone(t *testing.T, b *tab) {
 		b.visit(s.path)
 		for what, script := range map[string]string{
 			"a label breaks inside a word": brokenWords, "a row has no name once its table is scrolled": scrolledRows,
-			"nothing shows that a table is wider than the page": edges,
+			"nothing shows that a table is wider than the page": edges, "the head is not compact": head,
 		} {
 			got := ask[finds](b, script)
 			seen[what] += got.Looked
@@ -88,4 +88,28 @@ const scrolledRows = `(() => {
 		wide.scrollLeft = 0;
 	}
 	return {looked, found};
+})()`
+
+// head finds a head of the page that takes much of it, does not show where one is, or cuts the hint in an
+// input; and a list of warnings with bullets.
+const head = `(() => {
+	const found = [], header = document.querySelector('header');
+	if (header.offsetHeight > 100) found.push('it has ' + header.offsetHeight + ' px');
+	const entry = document.querySelector('nav a[aria-current]'), list = document.querySelector('nav ul');
+	if (entry) {
+		const {left, right} = entry.getBoundingClientRect(), row = list.getBoundingClientRect();
+		if (left < row.left || right > row.right) found.push(entry.textContent + ' is out of sight');
+	}
+	for (const input of header.querySelectorAll('input[placeholder]')) {
+		const {value} = input;
+		input.value = input.placeholder;
+		if (input.scrollWidth > input.clientWidth) found.push(input.placeholder + ' is cut');
+		input.value = value;
+	}
+	const warnings = document.createElement('ul');
+	warnings.className = 'warning';
+	document.body.append(warnings);
+	if (getComputedStyle(warnings).listStyleType !== 'none') found.push('a warning has a bullet');
+	warnings.remove();
+	return {looked: 1, found};
 })()`

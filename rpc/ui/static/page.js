@@ -113,6 +113,10 @@ if (seconds > 0) {
   }, 1000);
 }
 
+// In a narrow window the navigation is one row that scrolls: the entry of the page comes in sight.
+const entry = document.querySelector('nav a[aria-current]');
+if (entry) entry.closest('ul').scrollLeft = entry.offsetLeft - entry.closest('ul').offsetLeft - 40;
+
 const here = document.getElementById('zone-here');
 if (here) {
   here.hidden = false;
