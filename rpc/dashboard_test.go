@@ -82,7 +82,7 @@ func TestDashboardPages(t *testing.T) {
 		"/ui/dead":                               "Make 1 ready again",
 		"/ui/dead?queue=held":                    "There are no dead jobs.",
 		"/ui/cluster":                            "this node",
-		"/ui/namespaces":                         "No namespace has a quota.",
+		"/ui/namespaces":                         `<a href="namespace?name=shop">shop</a></th><td class="number"><a href="queues?filter=shop%2F">2</a>`,
 		"/ui/tokens":                             "No token was made.",
 		"/ui/settings":                           "Europe/Berlin",
 		"/ui/login":                              "Log in",

@@ -11,6 +11,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/ui/form"
 	"github.com/belfrydb/belfry/rpc/ui/format"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
+	"github.com/belfrydb/belfry/rpc/ui/sums"
 )
 
 // namespacesMax is how many namespaces a page shows.
@@ -21,22 +22,30 @@ func (p *Pages) listNamespaces(v *visit) (content, error) {
 	if err != nil {
 		return content{}, err
 	}
+	queues, err := v.allQueues()
+	if err != nil {
+		return content{}, err
+	}
+	all := sums.Namespaces(queues.queues, res.Namespaces)
 	var rows g.Group
-	for _, n := range res.Namespaces[:min(len(res.Namespaces), namespacesMax)] {
-		used, err := p.admin.GetNamespace(v.ctx, &belfryv1.GetNamespaceRequest{Name: n.Name})
-		if err != nil {
-			return content{}, err
+	for _, n := range all[:min(len(all), namespacesMax)] {
+		used := n.GetNamespaceResponse
+		if n.HasQuota { // what is compared with a limit is of now, and of all queues
+			used, err = p.admin.GetNamespace(v.ctx, &belfryv1.GetNamespaceRequest{Name: n.Namespace.Name})
+			if err != nil {
+				return content{}, err
+			}
 		}
 		rows = append(rows, namespaceRow(used))
 	}
-	table := h.P(g.Text("No namespace has a quota."))
-	if len(rows) > 0 {
-		table = markup.Grid("Namespaces", markup.Headings("Namespace", "Queues", "Jobs", "Bytes", "Reserved",
-			"Puts per second"), rows)
-	}
-	hidden := len(res.Namespaces) - len(rows)
+	hidden := len(all) - len(rows)
 	return content{title: "Namespaces", entry: "Namespaces", live: true, body: g.Group{
-		h.H1(g.Text("Namespaces")), v.catalogAge(), table,
+		h.H1(g.Text("Namespaces")), v.catalogAge(),
+		h.P(h.Class("help"), g.Text("The namespace of a queue is the part of its name before the first slash: that of "+
+			"shop/orders is shop. Its page sets a quota for its queues together.")),
+		g.If(len(res.Namespaces) == 0, h.P(g.Text("No namespace has a quota."))),
+		g.If(len(rows) > 0, markup.Grid("Namespaces", markup.Headings("Namespace", "Queues", "Jobs", "Bytes", "Reserved",
+			"Puts per second"), rows)),
 		g.If(hidden > 0, h.P(g.Textf("%d more are not shown.", hidden))),
 		markup.Filter("namespace", nil, markup.Field("Show the namespace", "name", h.Required(), h.MaxLength("255")),
 			markup.Button("Show")),

@@ -55,3 +55,21 @@ func TestSuspects(t *testing.T) {
 		t.Errorf("%d queues from %v", len(most), most[0])
 	}
 }
+
+// TestNamespaces: the namespaces of queues are listed with their use, behind those with a quota.
+func TestNamespaces(t *testing.T) {
+	counts := &belfryv1.JobCounts{Delayed: math.MaxUint32, Ready: 1, Reserved: 2, Dead: 3}
+	queues := []*belfryv1.Queue{{Name: "none", Counts: counts, Bytes: 9}, {Name: "shop/mails", Counts: counts, Bytes: 4},
+		{Name: "shop/orders/late", Counts: counts, Bytes: 5}, {Name: "billing/in", Counts: counts}, {Name: "mail/out"}}
+	quotas := []*belfryv1.Namespace{{Name: "unused", MaxJobs: 7}, {Name: "mail"}}
+	var got []string
+	for _, n := range Namespaces(queues, quotas) {
+		got = append(got, fmt.Sprint(n.Namespace.Name, " ", n.HasQuota, " ", n.Queues, " ", n.Jobs, " ", n.Bytes, " ",
+			n.InFlight))
+	}
+	want := []string{"mail true 1 0 0 0", "unused true 0 0 0 0", "billing false 1 4294967301 0 2",
+		"shop false 2 8589934602 9 4"}
+	if strings.Join(got, "; ") != strings.Join(want, "; ") {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
