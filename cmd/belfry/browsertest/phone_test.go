@@ -70,7 +70,7 @@ const edges = `(() => {
 })()`
 
 // scrolledRows scrolls tables to their end, and finds rows whose name is then hidden, takes more than
-// half of the width, or lets shine through what is behind it; and tables that no key can scroll.
+// half of the width, lets shine through what is behind it, or has no line at its side; and tables that no key can scroll.
 const scrolledRows = `(() => {
 	const found = [];
 	let looked = 0;
@@ -81,7 +81,8 @@ const scrolledRows = `(() => {
 		const edge = wide.getBoundingClientRect().left;
 		for (const row of wide.querySelectorAll('tbody tr')) {
 			const name = row.querySelector('th') || row.cells[0], box = name.getBoundingClientRect();
-			const opaque = getComputedStyle(name).backgroundColor.startsWith('rgb(');
+			const {backgroundColor, backgroundImage} = getComputedStyle(name);
+			const opaque = backgroundColor.startsWith('rgb(') && backgroundImage !== 'none';
 			if (Math.abs(box.left - edge) > 1 || box.width > wide.clientWidth / 2 || !opaque) found.push(name.outerHTML);
 			looked++;
 		}
