@@ -70,7 +70,8 @@ const edges = `(() => {
 })()`
 
 // scrolledRows scrolls tables to their end, and finds rows whose name is then hidden, takes more than
-// half of the width, lets shine through what is behind it, or has no line at its side; and tables that no key can scroll.
+// half of the width, lets shine through what is behind it, or has no line at its side; and tables
+// that no key can scroll.
 const scrolledRows = `(() => {
 	const found = [];
 	let looked = 0;
@@ -83,7 +84,8 @@ const scrolledRows = `(() => {
 			const name = row.querySelector('th') || row.cells[0], box = name.getBoundingClientRect();
 			const {backgroundColor, backgroundImage} = getComputedStyle(name);
 			const opaque = backgroundColor.startsWith('rgb(') && backgroundImage !== 'none';
-			if (Math.abs(box.left - edge) > 1 || box.width > wide.clientWidth / 2 || !opaque) found.push(name.outerHTML);
+			const kept = Math.abs(box.left - edge) <= 1 && box.width <= wide.clientWidth / 2;
+			if (!kept || !opaque) found.push(name.outerHTML);
 			looked++;
 		}
 		wide.scrollLeft = 0;
@@ -91,8 +93,8 @@ const scrolledRows = `(() => {
 	return {looked, found};
 })()`
 
-// head finds a head of the page that takes much of it, does not show where one is, or cuts the hint in an
-// input; and a list of warnings with bullets.
+// head finds a head of the page that takes much of it, does not show where one is, or cuts the hint in
+// an input; and a list of warnings with bullets.
 const head = `(() => {
 	const found = [], header = document.querySelector('header');
 	if (header.offsetHeight > 100) found.push('it has ' + header.offsetHeight + ' px');
