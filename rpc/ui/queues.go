@@ -55,18 +55,19 @@ func (p *Pages) listQueues(v *visit) (content, error) {
 		return content{}, err
 	}
 	has, sort := strings.TrimSpace(v.param("filter")), "name"
-	rows := slices.DeleteFunc(slices.Clone(all.queues), func(q *belfryv1.Queue) bool {
-		return !strings.Contains(strings.ToLower(q.Name), strings.ToLower(has))
-	})
+	rows := &queueList{queues: all.queues, totals: all.totals}
+	if has != "" {
+		rows = all.named(has)
+	}
 	for _, column := range queueColumns() {
 		if column.key == v.param("sort") && column.weight != nil {
 			sort = column.key
-			slices.SortStableFunc(rows, func(a, b *belfryv1.Queue) int {
+			rows.queues = slices.SortedStableFunc(slices.Values(rows.queues), func(a, b *belfryv1.Queue) int {
 				return cmp.Compare(column.weight(b), column.weight(a))
 			})
 		}
 	}
-	part := markup.PagerOf(v.param("page"), len(rows))
+	part := markup.PagerOf(v.param("page"), len(rows.queues))
 	return content{title: "Queues", entry: "Queues", live: true, body: g.Group{
 		h.H1(g.Text("Queues"), g.If(!p.cfg.ReadOnly, h.A(h.Class("button"), h.Href("new-queue"), g.Text("New queue")))),
 		markup.Filter("queues", []string{"sort", sort},
@@ -76,8 +77,21 @@ func (p *Pages) listQueues(v *visit) (content, error) {
 	}}, nil
 }
 
+// named returns the queues that have a text in their names, in whichever case.
+func (l *queueList) named(has string) *queueList {
+	some := &queueList{}
+	for _, q := range l.queues {
+		if strings.Contains(strings.ToLower(q.Name), strings.ToLower(has)) {
+			some.queues = append(some.queues, q)
+			some.totals.Add(q)
+		}
+	}
+	return some
+}
+
 // queuesTable shows a part of the queues, and sums of all of them.
-func (v *visit) queuesTable(queues []*belfryv1.Queue, part markup.Pager, has, sort string) g.Node {
+func (v *visit) queuesTable(list *queueList, part markup.Pager, has, sort string) g.Node {
+	queues, all := list.queues, &list.totals
 	switch {
 	case len(queues) == 0 && has != "":
 		return h.P(g.Textf("No queue has “%s” in its name.", has))
@@ -92,10 +106,6 @@ func (v *visit) queuesTable(queues []*belfryv1.Queue, part markup.Pager, has, so
 		}
 		headings = append(headings, h.Th(h.Scope("col"), g.If(column.key == sort, h.Aria("sort", order)),
 			markup.Link(markup.Query("queues", "filter", has, "sort", column.key), column.heading)))
-	}
-	var all sums.Totals
-	for _, q := range queues {
-		all.Add(q)
 	}
 	return h.Div(h.Class("numbers"), markup.Grid("Queues", headings, g.Map(queues[part.From:part.To], v.queueRow),
 		h.TFoot(h.Tr(
