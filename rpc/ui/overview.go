@@ -21,7 +21,9 @@ import (
 type queueList struct {
 	queues []*belfryv1.Queue
 	totals sums.Totals
-	due    sums.Due
+	// suspects need attention.
+	suspects []sums.Suspect
+	due      sums.Due
 }
 
 // allQueues returns all queues, as they were some seconds ago at most. Nobody may change them.
@@ -57,6 +59,7 @@ func (p *Pages) readQueues(ctx context.Context) (*queueList, error) {
 		}
 		list.queues = append(list.queues, res.Queues...)
 		if res.NextPageToken == "" {
+			list.suspects = sums.Suspects(list.queues)
 			return list, nil
 		}
 		req.PageToken = res.NextPageToken
@@ -92,7 +95,7 @@ func (p *Pages) overview(v *visit) (content, error) {
 				markup.Fact("Handed out", format.Rate(all.Reserves)), markup.Fact("Acked", format.Rate(all.Acks)))),
 			markup.Section("Falls due", list.due.Facts())),
 		markup.Section("Cluster", health.Summary(cluster)),
-		markup.Section("Queues to look at", suspectsTable(sums.Suspects(list.queues))),
+		markup.Section("Queues to look at", suspectsTable(list.suspects)),
 		g.If(all.Dead > 0, markup.Section("Dead by error", v.causesTable(dead, all.Dead))),
 	}}, nil
 }

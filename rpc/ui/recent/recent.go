@@ -10,7 +10,7 @@ import (
 const (
 	// readWait is for how long a page waits for a new value while there is an older one. With some
 	// thousands of queues a read takes longer.
-	readWait = 50 * time.Millisecond
+	readWait = 20 * time.Millisecond
 	// readMax bounds a read, which ends with no request.
 	readMax = 10 * time.Second
 	// readsMax bounds the values: one for each token that looks.
