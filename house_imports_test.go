@@ -1023,7 +1023,7 @@ var importTable = []importRow{
 		reason: "a server inside this process is the real one",
 	},
 	{
-		dir:     "cmd/belfry/bridge",
+		dir: "cmd/belfry/bridge",
 		may: []string{
 			"client", "cluster/placement", "mirror/...", "cmd/belfry/cli", "cmd/belfry/cli/flag", "cmd/belfry/server",
 		},
