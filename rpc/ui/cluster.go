@@ -33,7 +33,7 @@ func (p *Pages) showCluster(v *visit) (content, error) {
 		h.H1(g.Text("Cluster")), fallback.MarkCatalog(c, v.clock),
 		health.Problems(c),
 		markup.Section("Nodes", markup.Grid("Nodes",
-			markup.Headings("Node", "State", "Address", "Zone", "Version", "Leads", "Replicas", "Restart it now?"),
+			markup.Headings("Node", "State", "Restart it now?", "Leads", "Replicas", "Address", "Zone", "Version"),
 			g.Map(c.Nodes, func(n *belfryv1.Node) g.Node { return v.nodeRow(n, needed[n.Name]) }))),
 		markup.Section("Shards", markup.Grid("Shards", markup.Headings("Shard", "Leader", "Replicas", "Jobs", "Term",
 			"Applied", "Clock"),
@@ -130,9 +130,8 @@ func (v *visit) nodeRow(n *belfryv1.Node, needed []string) g.Node {
 		restart = markup.Bad(word + ": " + why)
 	}
 	name := g.Group{markup.Link(nodePage(n), n.Name), g.If(n.Name == v.pages.cfg.Name, markup.Tag("this node"))}
-	return h.Tr(h.Th(h.Scope("row"), name), h.Td(state),
-		h.Td(g.Text(n.Address)), h.Td(g.Text(n.Zone)), h.Td(g.Text(n.Version)), markup.Number(format.Grouped(n.Leads)),
-		markup.Number(format.Grouped(n.Replicas)), h.Td(restart))
+	return h.Tr(h.Th(h.Scope("row"), name), h.Td(state), h.Td(restart), markup.Number(format.Grouped(n.Leads)),
+		markup.Number(format.Grouped(n.Replicas)), h.Td(g.Text(n.Address)), h.Td(g.Text(n.Zone)), h.Td(g.Text(n.Version)))
 }
 
 func (v *visit) shardRow(s *belfryv1.Shard) g.Node {

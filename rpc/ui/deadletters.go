@@ -40,8 +40,8 @@ func (p *Pages) deadLetters(v *visit) (content, error) {
 	if len(dead.Groups) == 0 {
 		body = append(body, h.P(g.Text("There are no dead jobs.")))
 	} else {
-		body = append(body, markup.Grid("Dead letters", markup.Headings("Queue", errorHeading, "Jobs", "First failed",
-			"Last failed", "Action", "More"), g.Map(dead.Groups, v.deadRow)))
+		body = append(body, markup.Grid("Dead letters", markup.Headings("Queue", errorHeading, "Jobs", "Action",
+			"First failed", "Last failed", "More"), g.Map(dead.Groups, v.deadRow)))
 	}
 	return content{title: "Dead letters", entry: "Dead letters", body: body}, nil
 }
@@ -135,7 +135,7 @@ func (v *visit) deadRow(d *many.DeadGroup) g.Node {
 	return h.Tr(
 		h.Th(h.Scope("row"), markup.Link(markup.Query("dead", "queue", d.Queue), d.Queue)),
 		h.Td(h.Class("free"), errorText(d), g.Text(" · "), markup.IDLink(d.Queue, d.ID)),
-		markup.Number(format.Grouped(d.Jobs)), h.Td(v.when(timestamppb.New(d.First))),
-		h.Td(v.when(timestamppb.New(d.Last))), h.Td(act),
+		markup.Number(format.Grouped(d.Jobs)), h.Td(act), h.Td(v.when(timestamppb.New(d.First))),
+		h.Td(v.when(timestamppb.New(d.Last))),
 		h.Td(markup.Link(markup.Query("jobs", of.Pairs()...), "jobs, rate, cancel, download")))
 }

@@ -35,7 +35,7 @@ func (p *Pages) showJob(v *visit) (content, error) {
 	body := g.Group{
 		markup.Path("Queues", "queues", job.Queue, markup.Query("queue", "queue", job.Queue)),
 		h.H1(h.Span(h.Class("free"), g.Text(payload.Visible(job.Id))), markup.Tag(format.Word(job.State))),
-		v.jobFacts(job),
+		v.whyReady(job), v.jobFacts(job),
 		g.If(len(job.Attempts) > 0, markup.Section("Last failed attempts", v.attemptsTable(job))),
 	}
 	switch {
@@ -57,6 +57,24 @@ func (p *Pages) showJob(v *visit) (content, error) {
 	}
 	body = append(body, markup.Section("By curl", markup.Copied("curl", commands)))
 	return content{title: payload.Visible(job.Id), entry: "Queues", body: body}, nil
+}
+
+// whyReady says why nobody takes a ready job; nothing if that is not known.
+func (v *visit) whyReady(j *belfryv1.Job) g.Node {
+	if j.State != belfryv1.JobState_JOB_STATE_READY {
+		return nil
+	}
+	res, err := v.pages.admin.GetQueue(v.ctx, &belfryv1.GetQueueRequest{Queue: j.Queue})
+	switch q := res.GetQueue(); {
+	case err != nil: // the page is about the job
+		return nil
+	case q.Settings.GetPaused():
+		return h.P(h.Class("warning"), g.Text("The queue is "+v.paused(q.Settings)+", so nobody gets the job."))
+	case q.WaitingConsumers != nil && *q.WaitingConsumers == 0:
+		return h.P(h.Class("warning"), g.Text("No consumer waits for jobs of this queue now. The next one that asks "+
+			"gets it."))
+	}
+	return nil
 }
 
 func (v *visit) jobFacts(j *belfryv1.Job) g.Node {

@@ -90,13 +90,13 @@ func (p *Pages) overview(v *visit) (content, error) {
 			markup.Figure{Name: "Reserved", Value: format.Grouped(all.Reserved)},
 			markup.Figure{Name: "Dead", Value: format.Grouped(all.Dead), Target: "dead", Bad: all.Dead > 0},
 			markup.Figure{Name: "Stored", Value: format.Size(all.Bytes)}),
+		markup.Section("Cluster", health.Summary(cluster)),
+		markup.Section("Queues to look at", suspectsTable(list.suspects)),
+		g.If(all.Dead > 0, markup.Section("Dead by error", v.causesTable(dead, all.Dead))),
 		h.Div(h.Class("columns"),
 			markup.Section("Per second, over the last minute", markup.Facts(markup.Fact("Put", format.Rate(all.Puts)),
 				markup.Fact("Handed out", format.Rate(all.Reserves)), markup.Fact("Acked", format.Rate(all.Acks)))),
 			markup.Section("Falls due", list.due.Facts())),
-		markup.Section("Cluster", health.Summary(cluster)),
-		markup.Section("Queues to look at", suspectsTable(list.suspects)),
-		g.If(all.Dead > 0, markup.Section("Dead by error", v.causesTable(dead, all.Dead))),
 	}}, nil
 }
 

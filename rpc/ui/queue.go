@@ -36,14 +36,14 @@ func (p *Pages) showQueue(v *visit) (content, error) {
 	q := res.Queue
 	state := func(name string, n uint32) markup.Figure {
 		return markup.Figure{Name: name, Value: format.Grouped(n), Target: markup.Query("jobs", "queue", q.Name, "state",
-			strings.ToLower(name)),
-			Bad: name == "Dead" && n > 0}
+			strings.ToLower(name))}
 	}
 	body := g.Group{
 		markup.Path("Queues", "queues"),
 		h.H1(g.Text(q.Name), g.If(q.Settings.GetPaused(), markup.Tag(v.paused(q.Settings)))),
 		markup.Figures(state("Delayed", q.Counts.GetDelayed()), state("Ready", q.Counts.GetReady()),
-			state("Reserved", q.Counts.GetReserved()), state("Dead", q.Counts.GetDead()),
+			state("Reserved", q.Counts.GetReserved()), markup.Figure{Name: "Dead", Value: format.Grouped(q.Counts.GetDead()),
+				Target: markup.Query("dead", "queue", q.Name), Bad: q.Counts.GetDead() > 0},
 			markup.Figure{Name: "Oldest ready", Value: cmp.Or(format.Duration(q.OldestReadyAge), "–")},
 			markup.Figure{Name: "Waiting consumers", Value: cmp.Or(sums.Waiting(q), "–")},
 			markup.Figure{Name: "Stored", Value: format.Size(q.Bytes)}),

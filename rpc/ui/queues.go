@@ -31,11 +31,11 @@ func queueColumns() []queueColumn {
 		{key: "name", heading: "Queue"},
 		{"ready", "Ready", count((*belfryv1.JobCounts).GetReady)},
 		{"oldest", "Oldest ready", func(q *belfryv1.Queue) float64 { return q.OldestReadyAge.AsDuration().Seconds() }},
+		{"waiting", "Waiting consumers", func(q *belfryv1.Queue) float64 { return float64(q.GetWaitingConsumers()) }},
+		{"dead", "Dead", count((*belfryv1.JobCounts).GetDead)},
 		{"delayed", "Delayed", count((*belfryv1.JobCounts).GetDelayed)},
 		{"hour", "Next hour", func(q *belfryv1.Queue) float64 { return float64(q.Due.GetNextHour()) }},
 		{"reserved", "Reserved", count((*belfryv1.JobCounts).GetReserved)},
-		{"waiting", "Waiting consumers", func(q *belfryv1.Queue) float64 { return float64(q.GetWaitingConsumers()) }},
-		{"dead", "Dead", count((*belfryv1.JobCounts).GetDead)},
 		{"puts", "Puts/s", func(q *belfryv1.Queue) float64 { return q.Rates.GetPutsPerSecond() }},
 		{"acks", "Acks/s", func(q *belfryv1.Queue) float64 { return q.Rates.GetAcksPerSecond() }},
 		{"late", "Lateness p99", func(q *belfryv1.Queue) float64 { return q.Lateness.GetP99().AsDuration().Seconds() }},
@@ -110,9 +110,8 @@ func (v *visit) queuesTable(list *queueList, part markup.Pager, has, sort string
 	return h.Div(h.Class("numbers"), markup.Grid("Queues", headings, g.Map(queues[part.From:part.To], v.queueRow),
 		h.TFoot(h.Tr(
 			h.Th(h.Scope("row"), g.Text(format.Grouped(uint64(len(queues)))+" in all")),
-			markup.Number(format.Grouped(all.Ready)), h.Td(),
-			markup.Number(format.Grouped(all.Delayed)), h.Td(), markup.Number(format.Grouped(all.Reserved)), h.Td(),
-			markup.Number(format.Grouped(all.Dead)),
+			markup.Number(format.Grouped(all.Ready)), h.Td(), h.Td(), markup.Number(format.Grouped(all.Dead)),
+			markup.Number(format.Grouped(all.Delayed)), h.Td(), markup.Number(format.Grouped(all.Reserved)),
 			markup.Number(format.Rate(all.Puts)), markup.Number(format.Rate(all.Acks)), h.Td(),
 			markup.Number(format.Size(all.Bytes)), h.Td()))))
 }
@@ -125,10 +124,10 @@ func (v *visit) queueRow(q *belfryv1.Queue) g.Node {
 	return h.Tr(
 		h.Th(h.Scope("row"), markup.Link(markup.Query("queue", "queue", q.Name), q.Name)),
 		markup.Number(format.Grouped(q.Counts.GetReady())), markup.Number(format.Duration(q.OldestReadyAge)),
-		markup.Number(format.Grouped(q.Counts.GetDelayed())),
-		markup.Number(format.Grouped(q.Due.GetNextHour())), markup.Number(format.Grouped(q.Counts.GetReserved())),
 		markup.Number(sums.Waiting(q)),
 		h.Td(g.If(q.Counts.GetDead() > 0, h.Class("bad")), g.Text(format.Grouped(q.Counts.GetDead()))),
+		markup.Number(format.Grouped(q.Counts.GetDelayed())),
+		markup.Number(format.Grouped(q.Due.GetNextHour())), markup.Number(format.Grouped(q.Counts.GetReserved())),
 		markup.Number(format.Rate(q.Rates.GetPutsPerSecond())), markup.Number(format.Rate(q.Rates.GetAcksPerSecond())),
 		markup.Number(format.Duration(q.Lateness.GetP99())), markup.Number(format.Size(q.Bytes)), h.Td(paused))
 }

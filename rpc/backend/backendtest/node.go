@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -193,7 +194,23 @@ func (m *Node) Query(_ context.Context, shard uint32, q fsm.Query) (fsm.Reading,
 			return fsm.Reading{}, node.Witness{}, err
 		}
 	}
-	return m.Peek(shard, q)
+	r, w, err := m.Peek(shard, q)
+	for i := range r.Queues {
+		r.Queues[i].Parked = new(m.shards[shard].parkedFor(r.Queues[i].Name))
+	}
+	return r, w, err
+}
+
+// parkedFor returns the number of parked calls for a queue.
+func (s *replica) parkedFor(queue string) (calls uint64) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for queues, waiting := range s.parked {
+		if slices.Contains(strings.Fields(queues), queue) {
+			calls += uint64(len(waiting))
+		}
+	}
+	return calls
 }
 
 // Peek implements backend.Node.
