@@ -13,10 +13,11 @@ func Fingerprint(text string) string {
 		return NoErrorText
 	}
 	var out strings.Builder
-	runes, before := 0, ""
+	runes, before, after := 0, "", text
 	for word := range wordsOf(text) {
 		was := word
-		if kind := variable(word); kind != "" && !isCode(word, before) {
+		after = after[len(word):]
+		if kind := variable(word); kind != "" && !isCode(word, before, after) {
 			word = kind
 		}
 		if strings.Trim(was, " :=(") != "" {
@@ -58,38 +59,44 @@ func wordsOf(text string) func(yield func(string) bool) {
 	}
 }
 
-// isCode reports whether a word is the code of an answer: three digits that begin the text or follow a
-// word that says so. before is the word before it; empty at the beginning.
-func isCode(word, before string) bool {
-	if len(word) != 3 || word[0] < '1' || word[0] > '5' || strings.Trim(word, "0123456789") != "" {
+// isCode reports whether a word is the code of an answer: three digits after a word that says so, or at
+// the beginning before a colon or the code of a mail server, such as 5.1.1. before is the word before
+// it, empty at the beginning, and after what follows.
+func isCode(word, before, after string) bool {
+	if len(word) != 3 || word[0] < '1' || word[0] > '5' || strings.Trim(word, digits) != "" {
 		return false
 	}
 	switch strings.ToLower(before) {
-	case "", "http", "smtp", "status", "code":
+	case "http", "smtp", "status", "code":
 		return true
+	case "":
+		class, _, _ := strings.Cut(after, ".")
+		return strings.HasPrefix(after, ":") || len(class) == 2 && class[0] == ' ' && strings.Contains(digits, class[1:])
 	}
 	return false
 }
 
+const digits = "0123456789"
+
 // variable returns the sign for a word that differs between errors of one cause: # for a number and
 // for what has several digits, such as a UUID or a hash; nothing for other words.
 func variable(word string) string {
-	digits, hex := 0, 0
+	numbers, hex := 0, 0
 	for i := range len(word) {
 		switch b := word[i]; {
 		case b >= '0' && b <= '9':
-			digits++
+			numbers++
 			hex++
 		case b >= 'a' && b <= 'f', b >= 'A' && b <= 'F', b == '-':
 			hex++
 		}
 	}
 	switch {
-	case digits == 0:
+	case numbers == 0:
 		return ""
 	case hex == len(word): // a number, a UUID, a hash, a date
 		return "#"
-	case digits >= 2: // an id with a prefix, such as user15
+	case numbers >= 2: // an id with a prefix, such as user15
 		return "#"
 	default: // a word that has a digit, such as sha1 or http2
 		return ""

@@ -18,6 +18,7 @@ func TestFingerprint(t *testing.T) {
 		"451 4.7.1 try again in 300 s":                      "451 #.#.# try again in # s",
 		"unexpected status code=503 for order 404":          "unexpected status code=503 for order #",
 		"HTTP (502)": "HTTP (502)", "HTTP 999": "HTTP #", "status 5003": "status #", "code -12": "code #",
+		"123 items failed": "# items failed", "404: no such page": "404: no such page",
 		"Größe 12 überschritten": "Größe # überschritten",
 	} {
 		if got := Fingerprint(text); got != want {

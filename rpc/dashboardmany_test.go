@@ -161,9 +161,9 @@ func TestDashboardFinds(t *testing.T) {
 	s.shows("/ui/find?job=47&queue=shop/orders", ">order-4711<", "!>m-1<", "Searched 2 jobs of the queue shop/orders")
 	s.shows("/ui/find?job=nowhere", "No job was found.")
 	s.shows("/ui/find?job=nowhere&queue=mail", "No job was found.", `href="find?job=nowhere">Search all queues<`)
-	s.shows("/ui/find?job=order+4711", "No job has “order 4711”, written like this. These have “4711”.", ">order-4711<",
-		">m-1<")
-	s.shows("/ui/find?job=order+815", "These have “815”.", "No job was found.")
+	s.shows("/ui/find?job=order+4711", "Nothing was found for “order 4711”. This is the search for “4711”.",
+		">order-4711<", ">m-1<")
+	s.shows("/ui/find?job=order+815", "This is the search for “815”.", "No job was found.")
 	for page, status := range map[string]int{
 		"/ui/find?job=+": http.StatusBadRequest, "/ui/find?job=x&queue=none": http.StatusNotFound,
 		"/ui/find?job=" + strings.Repeat("x", 257): http.StatusBadRequest,
@@ -562,7 +562,7 @@ func TestDashboardReleasesLeases(t *testing.T) {
 		t.Errorf("after the act: %s", got)
 	}
 	// The same form once more: what is ready stays so, and what was reserved since stays with it.
-	says(">0 jobs are ready again. 5 were left as they are: they ended or changed meanwhile.<")
+	says(">0 jobs are ready again.<")
 	if got := s.counts("a") + " " + s.counts("b"); got != "0 4 0 0 0 1 3 0" {
 		t.Errorf("after the second act: %s", got)
 	}

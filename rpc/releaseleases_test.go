@@ -240,9 +240,11 @@ func TestReleaseLeasesSkips(t *testing.T) {
 }
 
 // TestReleaseLeasesPartly: if a shard has no leader, the error names it and says what was done. A
-// repeat with the same request id does the rest, and takes nothing that was reserved since.
+// repeat does the rest, and takes nothing that was reserved since.
 func TestReleaseLeasesPartly(t *testing.T) {
 	h := newHeld(t)
+	start := time.Now()
+	h.node.Now = func() time.Time { return start }
 	h.put(30)
 	h.reserve("w", 30)
 	last := node.ShardOf("q", 2, 3)
@@ -252,7 +254,8 @@ func TestReleaseLeasesPartly(t *testing.T) {
 		}
 		return nil
 	}
-	req := &belfryv1.ReleaseLeasesRequest{Queue: "q", Client: "w@127.0.0.1", RequestId: "r-1"}
+	req := &belfryv1.ReleaseLeasesRequest{Queue: "q", Client: "w@127.0.0.1", RequestId: "r-1",
+		ReservedBefore: timestamppb.New(start.Add(time.Millisecond))}
 	_, err := h.a.ReleaseLeases(t.Context(), req)
 	f, ok := fault.FromConnect(err)
 	if !ok || f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME || f.Count == nil || *f.Count == 0 || f.Shard == nil ||
@@ -260,13 +263,14 @@ func TestReleaseLeasesPartly(t *testing.T) {
 		t.Fatalf("%v: %+v", err, f)
 	}
 	h.node.Fail = nil
+	h.node.Now = func() time.Time { return start.Add(time.Second) }
 	done := uint32(*f.Count)
 	if got := len(h.reserve("w", done)); got != int(done) {
 		t.Fatalf("%d jobs are ready again, want %d", got, done)
 	}
 	h.releases(req, 30-done, 0)
 	h.releases(req, 0, 0)
-	req.RequestId = "r-2"
+	req.ReservedBefore = nil
 	h.releases(req, done, 0)
 
 	first := node.ShardOf("q", 0, 3)

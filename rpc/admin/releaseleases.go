@@ -23,8 +23,8 @@ const (
 
 // leaseRelease is a ReleaseLeases in progress.
 type leaseRelease struct {
-	from              shardcall.Reader
-	queue, client, id string
+	from          shardcall.Reader
+	queue, client string
 	// before bounds when the jobs were reserved; 0 is no bound.
 	before fsm.Time
 	// left is how many jobs may still be released, and unread how many held jobs may still be looked at.
@@ -42,8 +42,8 @@ func (s *Service) ReleaseLeases(ctx context.Context,
 		from: shardcall.Reader{Router: s.router}, queue: c.Queue("queue", req.GetQueue()),
 		client: c.Consumer("client", req.GetClient()), before: c.ListTime("reservedBefore", req.GetReservedBefore()),
 		left: int(c.Count("max", req.GetMax(), releasedMax, releasedMax)), unread: heldScanMax,
-		id: c.RequestID(req.GetRequestId()),
 	}
+	c.RequestID(req.GetRequestId())
 	if c.Err != nil {
 		return nil, c.Err
 	}
@@ -68,7 +68,7 @@ func (s *Service) ReleaseLeases(ctx context.Context,
 		return nil, c.Err
 	}
 	for partition, shard := range shards {
-		if f := r.inShard(ctx, shard, partition, &place.Cursors[partition]); f != nil {
+		if f := r.inShard(ctx, shard, &place.Cursors[partition]); f != nil {
 			return nil, shardcall.Partly(f, uint64(r.done.Released))
 		}
 	}
@@ -87,7 +87,7 @@ func (r *leaseRelease) list() *fsm.SearchQuery {
 }
 
 // inShard releases jobs of one partition, from a cursor on, which it moves.
-func (r *leaseRelease) inShard(ctx context.Context, shard uint32, partition int, at *fsm.Cursor) *fault.Error {
+func (r *leaseRelease) inShard(ctx context.Context, shard uint32, at *fsm.Cursor) *fault.Error {
 	var last *belfryv1.Witness
 	for *at != check.Through() && r.left > 0 && r.unread > 0 {
 		page, _, err := r.from.Read(ctx, shard, &fsm.ListQuery{
@@ -98,11 +98,8 @@ func (r *leaseRelease) inShard(ctx context.Context, shard uint32, partition int,
 		}
 		commands, seen := r.releases(page.Jobs)
 		if len(commands) > 0 {
-			id := r.id
-			if id != "" { // other queues and places of the call, and other consumers, are other requests of the shard
-				id += fmt.Sprintf("#/release/%s/%d.%d.%d/%s", r.queue, partition, at.Due, at.Serial, r.client)
-			}
-			w, f := r.count(r.from.ProposeAll(ctx, shard, id, commands))
+			// A repeat needs no id: it finds what is still held, under its fences.
+			w, f := r.count(r.from.ProposeAll(ctx, shard, "", commands))
 			if f != nil {
 				return f
 			}
@@ -141,9 +138,7 @@ func (r *leaseRelease) releases(jobs []fsm.Job) (commands []fsm.Command, seen in
 	return commands, len(jobs)
 }
 
-// count counts what became of the commands of a request. If the shard remembers other content under
-// its id, an earlier attempt at the call has released the jobs of this place. What is held there now
-// was reserved since, or is beyond the attempt's max.
+// count counts what became of the commands of a request.
 func (r *leaseRelease) count(answers []shardcall.Answer) (last *belfryv1.Witness, failed *fault.Error) {
 	for i := range answers {
 		switch a := &answers[i]; {
@@ -152,7 +147,6 @@ func (r *leaseRelease) count(answers []shardcall.Answer) (last *belfryv1.Witness
 			last = a.Witness()
 		case a.Fault.Reason == belfryv1.Reason_REASON_STALE_LEASE:
 			r.done.Skipped++
-		case r.id != "" && a.Result != nil && a.Result.Code == fsm.Invalid:
 		default:
 			return last, a.Fault
 		}

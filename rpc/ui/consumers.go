@@ -82,7 +82,7 @@ func (v *visit) consumerRow(c *many.Consumer) g.Node {
 		queues = append(queues, g.If(i > 0, g.Text(", ")),
 			markup.Link(markup.Query("jobs", "queue", queue, "state", "reserved"), queue))
 	}
-	// By the id the script knows the row again, with what is ticked in it.
+	// The id lets a refresh of the page keep what is ticked in the row.
 	return h.Tr(h.ID(selection.HolderID(c.Client)), h.Th(h.Scope("row"), h.Class("free"),
 		g.Text(cmp.Or(payload.Visible(name), "–"))),
 		h.Td(h.Class("free"), g.Text(cmp.Or(payload.Visible(address), "not known"))), markup.Number(format.Grouped(c.Jobs)),
@@ -114,10 +114,10 @@ func (p *Pages) releaseLeases(v *visit) (string, error) {
 		return "", fmt.Errorf("%w: %s holds no jobs any more; nothing was done", outcome.ErrAbsent,
 			payload.Visible(of.Client))
 	}
-	done, err := many.Release(v.ctx, p.admin, of, list.Consumers[i].Queues, most)
+	queues := slices.Sorted(maps.Keys(list.Consumers[i].Queues))
+	done, err := many.Release(v.ctx, p.admin, of, queues, most)
 	if err != nil {
 		return "", &outcome.Partial{Done: selection.Jobs(done) + " released", Err: err}
 	}
-	return markup.Query("consumers", "done", "release-leases", "n", strconv.FormatUint(done, 10), "left",
-		strconv.FormatUint(most-min(most, done), 10)), nil
+	return markup.Query("consumers", "done", "release-leases", "n", strconv.FormatUint(done, 10)), nil
 }

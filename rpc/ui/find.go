@@ -64,9 +64,10 @@ func (p *Pages) find(v *visit) (content, error) {
 		return content{target: markup.Query("job", "queue", job.Queue, "id", job.Id)}, nil
 	}
 	var instead g.Node
-	if word := finder.Word(text); len(found.Jobs) == 0 && found.Next == nil && word != "" {
-		instead = h.P(h.Class("warning"), g.Text("No job has “"+payload.Visible(text)+"”, written like this. These have “"+
-			payload.Visible(word)+"”."))
+	word := finder.Word(text)
+	if len(found.Jobs) == 0 && found.Next == nil && search.Place == (finder.Place{}) && word != "" {
+		instead = h.P(h.Class("warning"), g.Text("Nothing was found for “"+payload.Visible(text)+
+			"”. This is the search for “"+payload.Visible(word)+"”."))
 		search.Text, search.Place = word, finder.Place{}
 		if found, err = search.Do(v.ctx); err != nil {
 			return content{}, err

@@ -140,17 +140,17 @@ func (j *judge) counts(t *task) {
 // ends checks that a task begins no step after its end, nor after a stop was answered. The step under
 // way ends, and so does one of each leader that did not know yet that it leads no more.
 func (j *judge) ends(t *task) {
-	late := j.leaders(t.asked, 1<<62)
-	if t.told.GetTrouble() != "" {
-		late++ // it was stopped while an answer was missing
-	}
 	for _, end := range []struct {
 		what    string
 		at      time.Duration
 		allowed int
-	}{{"it had ended", t.ended, late}, {"its stop was answered", t.stopped, late + 1}} {
+	}{{"it had ended", t.ended, 0}, {"its stop was answered", t.stopped, 1}} {
 		if end.at == 0 {
 			continue
+		}
+		end.allowed += j.leaders(t.asked, end.at)
+		if t.told.GetTrouble() != "" {
+			end.allowed++ // it was stopped while an answer was missing
 		}
 		j.found.Look(Ends)
 		after := slices.DeleteFunc(slices.Clone(t.steps), func(s *step) bool { return s.at <= end.at || s.moved == 0 })

@@ -108,7 +108,7 @@ func (t *task) asks(c fsm.Command) (ids []string, ok bool) {
 		return []string{c.ID}, r.GetAct() == belfryv1.TaskAct_TASK_ACT_CANCEL && c.Queue == r.GetQueue() &&
 			c.Force == r.GetForce()
 	case *fsm.Reschedule:
-		at := wire.CeilTime(c.DueAt) == wire.TimeOf(t.told.GetDueAt()) || t.told == nil
+		at := t.told == nil || c.Given == fsm.GivenDueAt && wire.CeilTime(c.DueAt) == wire.TimeOf(t.told.GetDueAt())
 		now := c.Given == fsm.GivenDelay && c.Delay == 0 && t.told.GetDueAt() == nil
 		return []string{c.ID}, r.GetAct() == belfryv1.TaskAct_TASK_ACT_RESCHEDULE && c.Queue == r.GetQueue() && (at || now)
 	default:

@@ -2516,7 +2516,7 @@ type ReleaseLeasesRequest struct {
 	Max uint32 `protobuf:"varint,4,opt,name=max,proto3" json:"max,omitempty"`
 	// The nextPageToken of the call before; queue, client and reservedBefore must be the same as then.
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Makes a repeat safe for 5 minutes: it releases no jobs that were reserved, or left out by `max`, since. At most 64 bytes.
+	// As in every call that changes something; this one is safe to repeat also without.
 	RequestId     string `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

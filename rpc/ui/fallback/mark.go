@@ -22,7 +22,8 @@ func KeptText(age Age) string {
 	return ", figures up to " + format.Span(age.Kept.Truncate(time.Second)) + " old"
 }
 
-// Mark says that the figures of a page are those of replicas, and how old the oldest of them is.
+// Mark says that the figures of a page are those of replicas, and how old the oldest of them is; nothing
+// if leaders answered.
 func Mark(age Age, c format.Clock) g.Node {
 	if !age.Stale {
 		return nil

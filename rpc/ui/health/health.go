@@ -31,7 +31,7 @@ func Summary(c *belfryv1.GetClusterResponse) g.Node {
 		}
 	}
 	state := g.Group{g.Text(": healthy")}
-	if len(c.Problems) > 0 {
+	if len(wrong) > 0 {
 		state = g.Group{g.Text(": "), markup.Bad(format.Plural(len(wrong), "problem"))}
 	}
 	if len(advice) > 0 {

@@ -2,9 +2,6 @@ package many
 
 import (
 	"context"
-	"maps"
-	"slices"
-	"sync"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -21,37 +18,21 @@ type Releaser interface {
 // releasedAtOnce is how many jobs a call releases at most.
 const releasedAtOnce = 1000
 
-// Release gives back the jobs of queues that a consumer holds: of each queue at most as many as it has
-// there, and of all together at most so many. It returns how many were given back. of has what the
-// calls have in common. After an error others may have been given back; the same call with the same
-// request id goes on.
-func Release(ctx context.Context, by Releaser, of *belfryv1.ReleaseLeasesRequest, queues map[string]uint64,
-	most uint64) (uint64, error) {
-	var mu sync.Mutex
-	var calls sync.WaitGroup
-	var first error
-	done, slots := uint64(0), make(chan struct{}, callsAtOnce)
-	for _, queue := range slices.Sorted(maps.Keys(queues)) {
-		part := min(queues[queue], most)
-		if most -= part; part == 0 {
-			continue
-		}
+// Release gives back the jobs of queues that a consumer holds, at most so many. It returns how many were
+// given back. of has what the calls have in common. After an error others may have been given back; a
+// repeat goes on.
+func Release(ctx context.Context, by Releaser, of *belfryv1.ReleaseLeasesRequest, queues []string,
+	most uint64) (done uint64, err error) {
+	for _, queue := range queues {
 		req := proto.CloneOf(of)
 		req.Queue = queue
-		slots <- struct{}{}
-		calls.Go(func() {
-			defer func() { <-slots }()
-			n, err := releaseIn(ctx, by, req, part)
-			mu.Lock()
-			defer mu.Unlock()
-			done += n
-			if first == nil && connect.CodeOf(err) != connect.CodeNotFound { // a queue that is deleted has no jobs
-				first = err
-			}
-		})
+		n, err := releaseIn(ctx, by, req, most-min(most, done))
+		done += n
+		if err != nil && connect.CodeOf(err) != connect.CodeNotFound { // a queue that is deleted has no jobs
+			return done, err
+		}
 	}
-	calls.Wait()
-	return done, first
+	return done, nil
 }
 
 // releaseIn is Release for one queue. It changes the request.

@@ -109,7 +109,7 @@ async function refresh() {
 if (seconds > 0) {
   setInterval(() => {
     if (lost) tell(lost);
-    if (Date.now() - askedAt >= seconds * 1000) refresh();
+    if (Date.now() - askedAt >= seconds * 1000 - 500) refresh();
   }, 1000);
 }
 

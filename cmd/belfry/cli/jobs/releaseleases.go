@@ -54,7 +54,12 @@ If a job may be what ended the consumer, let its lease end instead: that attempt
 		say := func(text string) error { return a.Show(total, func(w io.Writer) { fmt.Fprintln(w, text) }) }
 		switch {
 		case held.jobs == 0:
-			return say(fmt.Sprintf("%q holds no jobs", args[0]))
+			text := fmt.Sprintf("%q holds no jobs", args[0])
+			if held.unknown > 0 {
+				text += "; of " + render.Count(held.unknown, "held job") + " it is not known who holds them: their leases end by " +
+					"themselves"
+			}
+			return say(text)
 		case dryRun:
 			return say(held.text() + " would be released")
 		}
@@ -69,7 +74,7 @@ If a job may be what ended the consumer, let its lease end instead: that attempt
 		}
 		text := render.Count(total.Released, "job") + " released"
 		if left := held.jobs - min(held.jobs, int(total.Released)); left > 0 {
-			text += "; " + render.Count(left, "job") + " ended or changed hands before their turn"
+			text += "; no longer held when it was their turn: " + render.Grouped(uint64(left))
 		}
 		return say(text)
 	}
@@ -82,6 +87,8 @@ type holding struct {
 	// queues are those in which it holds jobs, in order of their names, with how many.
 	queues []heldIn
 	jobs   int
+	// unknown is how many jobs are held of which it is not known by whom.
+	unknown int
 	// latest is when it reserved a job last.
 	latest time.Time
 }
@@ -127,6 +134,8 @@ func (h *holding) count(ctx context.Context, a verbs, conn *cli.Connection, queu
 				if read++; job.Client == h.consumer {
 					in.jobs++
 					h.latest = later(h.latest, job.ReservedAt.AsTime())
+				} else if job.Client == "" {
+					h.unknown++
 				}
 			}
 			request.PageToken = page.GetNextPageToken()

@@ -59,7 +59,7 @@ func holders(held map[string]int, skips map[string]uint32) func(proto.Message) (
 func TestReleaseLeases(t *testing.T) {
 	h := newHarness(t, holders(map[string]int{"mail": 2, "orders": 1500}, map[string]uint32{"mail": 1}))
 	got := h.Run("release-leases", gone, "--yes")
-	want := clitest.Left(0, "1,501 jobs released; 1 job ended or changed hands before their turn\n",
+	want := clitest.Left(0, "1,501 jobs released; no longer held when it was their turn: 1\n",
 		"This releases 1,502 jobs of 2 queues that \"worker-7@10.0.0.7\" holds.\n")
 	if got != want {
 		t.Errorf("got %+v\nwant %+v", got, want)

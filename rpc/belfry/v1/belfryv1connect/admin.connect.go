@@ -121,8 +121,8 @@ type AdminServiceClient interface {
 	// ReleaseLeases gives back the jobs of a queue that one consumer holds, for a consumer that is gone. They are ready at once, and the attempt does not
 	// count, as with Release. If the consumer is still there, its leases are stale: its next ack or extension fails with STALE_LEASE, as another may have
 	// the job by then. A queue that is paused stays so. A call releases up to 1,000 jobs, and looks at up to 100,000 that are held; nextPageToken goes on.
-	// What was released before an error stays so: then the outcome is unknown, and the error has the count. A repeat with the same requestId does the rest,
-	// and counts only that.
+	// What was released before an error stays so: then the outcome is unknown, and the error has the count. A repeat does the rest, and counts only
+	// that; with the same reservedBefore it spares what was reserved since.
 	// Errors: INVALID, TOO_LARGE, QUEUE_NOT_FOUND, UNIMPLEMENTED until all nodes run a version that notes who
 	// holds a job.
 	ReleaseLeases(context.Context, *v1.ReleaseLeasesRequest) (*v1.ReleaseLeasesResponse, error)
@@ -687,8 +687,8 @@ type AdminServiceHandler interface {
 	// ReleaseLeases gives back the jobs of a queue that one consumer holds, for a consumer that is gone. They are ready at once, and the attempt does not
 	// count, as with Release. If the consumer is still there, its leases are stale: its next ack or extension fails with STALE_LEASE, as another may have
 	// the job by then. A queue that is paused stays so. A call releases up to 1,000 jobs, and looks at up to 100,000 that are held; nextPageToken goes on.
-	// What was released before an error stays so: then the outcome is unknown, and the error has the count. A repeat with the same requestId does the rest,
-	// and counts only that.
+	// What was released before an error stays so: then the outcome is unknown, and the error has the count. A repeat does the rest, and counts only
+	// that; with the same reservedBefore it spares what was reserved since.
 	// Errors: INVALID, TOO_LARGE, QUEUE_NOT_FOUND, UNIMPLEMENTED until all nodes run a version that notes who
 	// holds a job.
 	ReleaseLeases(context.Context, *v1.ReleaseLeasesRequest) (*v1.ReleaseLeasesResponse, error)
