@@ -242,7 +242,7 @@ func TestTaskActsOnWhatASearchFinds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dead := client.ListOptions{State: "DEAD", Cause: "smtp # of a"}
+	dead := client.ListOptions{State: "DEAD", Cause: "smtp 421 of a"}
 	found := 0
 	for job, err := range c.List(ctx, "mail", dead) {
 		if err != nil || job.Cause != dead.Cause || len(job.Attempts) != 1 || job.Attempts[0].Error != job.LastError ||
