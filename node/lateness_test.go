@@ -115,13 +115,15 @@ func TestWaitingIsCountedByQueue(t *testing.T) {
 		if got := n.Stats().Shards[0].Queues; got["a"].Waiting != 1 || got["b"].Waiting != 2 {
 			t.Errorf("%+v wait", got)
 		}
-		do(t, n, 0, put("b", "x", time.Hour))
-		read, _, err := n.Query(t.Context(), 0, &fsm.QueueQuery{Queue: "b"})
-		if err != nil || len(read.Queues) != 1 || read.Queues[0].Parked == nil || *read.Queues[0].Parked != 2 {
-			t.Errorf("the queue is %+v, %v; want two parked calls", read.Queues, err)
-		}
-		if read, _, err = n.Peek(0, &fsm.QueueQuery{Queue: "b"}); err != nil || read.Queues[0].Parked != nil {
-			t.Errorf("any replica says %+v, %v", read.Queues, err)
+		for queue, want := range map[string]uint64{"a": 1, "b": 2} {
+			do(t, n, 0, put(queue, "x", 2*time.Hour))
+			read, _, err := n.Query(t.Context(), 0, &fsm.QueueQuery{Queue: queue})
+			if err != nil || len(read.Queues) != 1 || read.Queues[0].Parked == nil || *read.Queues[0].Parked != want {
+				t.Errorf("the queue is %+v, %v; want %d parked calls", read.Queues, err, want)
+			}
+			if read, _, err = n.Peek(0, &fsm.QueueQuery{Queue: queue}); err != nil || read.Queues[0].Parked != nil {
+				t.Errorf("any replica says %+v, %v", read.Queues, err)
+			}
 		}
 		short.grants(t)
 		if got := n.Stats().Shards[0].Queues["b"].Waiting; got != 1 {

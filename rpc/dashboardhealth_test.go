@@ -20,8 +20,8 @@ func TestDashboardHealth(t *testing.T) {
 	wantPages(s, map[string][]string{
 		"/ui/": {`<strong class="bad">1 problem</strong></p>`},
 		"/ui/cluster": {"<li>node n3 does not answer</li>", "<td>it does not answer</td>",
-			"no: without it these shards would have no majority: 0, 1, 2"},
-		"/ui/node?name=n2": {`<dd class="bad">no</dd><dd class="help">without it these shards would have no majority: 0, 1, 2<`,
+			"no: without it there would be no majority of shard 0, shard 1, shard 2, the catalog"},
+		"/ui/node?name=n2": {`<dd class="bad">no</dd><dd class="help">without it there would be no majority of shard 0, shard 1, shard 2, the catalog<`,
 			"It goes on serving"},
 		"/ui/node?name=n3": {"<dd>it does not answer</dd>", "It does not answer. Drained, its replicas"},
 	})

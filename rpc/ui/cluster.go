@@ -24,7 +24,7 @@ func (p *Pages) showCluster(v *visit) (content, error) {
 	for _, m := range c.Moves {
 		moves = append(moves, "Shard "+strconv.Itoa(int(m.Shard))+": "+m.Text)
 	}
-	needed := health.Needed(c.Shards)
+	needed := health.Needed(c)
 	var transfer g.Node
 	if !p.cfg.ReadOnly && len(c.Nodes) > 1 {
 		transfer = markup.Section("Hand over a leadership", v.transferForm(c))
@@ -112,7 +112,7 @@ func (v *visit) mirrored(nodes []*belfryv1.Node) g.Node {
 			"Left in Redis", "Looked", "First due", "Lateness"), rows)))
 }
 
-// nodeRow shows a node. needed has the shards that would have no majority without it.
+// nodeRow shows a node. needed has the groups that would have no majority without it.
 func (v *visit) nodeRow(n *belfryv1.Node, needed []string) g.Node {
 	state := g.Group{g.Text(format.Word(n.State))}
 	if n.SilentSince != nil {

@@ -92,9 +92,9 @@ func (v *visit) consumerRow(c *many.Consumer) g.Node {
 
 // releaseForm gives back what a consumer holds, once it is confirmed that the consumer is gone.
 func (v *visit) releaseForm(c *many.Consumer) g.Node {
-	o := selection.Holder{Client: c.Client, Jobs: c.Jobs, Latest: c.Latest, RequestID: newRequestID()}
+	o := selection.Holder{Client: c.Client, Jobs: c.Jobs, Latest: c.Latest}
 	if v.problem != nil && v.param("client") == c.Client {
-		o.RequestID, o.Box = v.requestID(), g.Group{h.ID("confirm"), v.invalid("confirm")}
+		o.Box = g.Group{h.ID("confirm"), v.invalid("confirm")}
 	}
 	return o.Draw()
 }

@@ -36,7 +36,7 @@ func (p *Pages) showNode(v *visit) (content, error) {
 	if node == nil {
 		return content{}, fmt.Errorf("%w: no node %q has this incarnation", outcome.ErrAbsent, v.param("name"))
 	}
-	restart, why := health.Restart(node, health.Needed(c.Shards)[node.Name])
+	restart, why := health.Restart(node, health.Needed(c)[node.Name])
 	title := g.Group{g.Text(node.Name), markup.Tag(format.Word(node.State)), g.If(node.Name == p.cfg.Name,
 		markup.Tag("this node"))}
 	body := g.Group{

@@ -63,28 +63,35 @@ func Problems(c *belfryv1.GetClusterResponse) g.Node {
 	}
 }
 
-// Needed returns for each node the shards that would have no majority if it stopped, because too many
-// of their other voters are silent or behind already.
-func Needed(shards []*belfryv1.Shard) map[string][]string {
+// Needed returns for each node the groups that would have no majority if it stopped, because too many
+// of their other voters are silent or behind already: shards, and the catalog.
+func Needed(c *belfryv1.GetClusterResponse) map[string][]string {
 	of := map[string][]string{}
-	for _, s := range shards {
-		var well []string
-		for _, r := range s.Replicas {
-			if r.Voter && !r.Silent && r.BehindSince == nil {
-				well = append(well, r.Node)
-			}
-		}
-		majority := len(s.Voters)/2 + 1
-		for _, node := range s.Voters {
-			if slices.Contains(well, node) && len(well)-1 < majority && len(s.Voters) > 1 {
-				of[node] = append(of[node], strconv.Itoa(int(s.Shard)))
-			}
-		}
+	for _, s := range c.GetShards() {
+		need(of, "shard "+strconv.Itoa(int(s.Shard)), s.Voters, s.Replicas)
 	}
+	need(of, "the catalog", c.GetCatalog().GetVoters(), c.GetCatalog().GetReplicas())
 	return of
 }
 
-// Restart says whether a node can be restarted now, and why not. needed has the shards that would have
+// need adds a group to the nodes that it needs. One with a single voter is left out: it stops with its
+// node whenever that is.
+func need(of map[string][]string, group string, voters []string, replicas []*belfryv1.Replica) {
+	var well []string
+	for _, r := range replicas {
+		if r.Voter && !r.Silent && r.BehindSince == nil {
+			well = append(well, r.Node)
+		}
+	}
+	majority := len(voters)/2 + 1
+	for _, node := range voters {
+		if slices.Contains(well, node) && len(well)-1 < majority && len(voters) > 1 {
+			of[node] = append(of[node], group)
+		}
+	}
+}
+
+// Restart says whether a node can be restarted now, and why not. needed has the groups that would have
 // no majority without it.
 func Restart(n *belfryv1.Node, needed []string) (word, why string) {
 	switch {
@@ -92,10 +99,8 @@ func Restart(n *belfryv1.Node, needed []string) (word, why string) {
 		return "it does not answer", ""
 	case len(needed) == 0:
 		return "yes", ""
-	case len(needed) == 1:
-		return "no", "without it shard " + needed[0] + " would have no majority"
 	default:
-		return "no", "without it these shards would have no majority: " + strings.Join(needed, ", ")
+		return "no", "without it there would be no majority of " + strings.Join(needed, ", ")
 	}
 }
 

@@ -29,12 +29,25 @@ func TestNeeded(t *testing.T) {
 	} {
 		got := ""
 		for _, node := range []string{"a", "b", "c"} {
-			if len(Needed(tt.shards)[node]) > 0 {
+			if len(Needed(&belfryv1.GetClusterResponse{Shards: tt.shards})[node]) > 0 {
 				got += node
 			}
 		}
 		if got != tt.want {
 			t.Errorf("%s: %q are needed, want %q", what, got, tt.want)
+		}
+	}
+	// Four nodes vote in the catalog and one is silent: it needs each other one, also those without a shard.
+	catalog := &belfryv1.Catalog{}
+	for _, node := range []string{"a", "b", "c", "d"} {
+		catalog.Voters, catalog.Replicas = append(catalog.Voters, node), append(catalog.Replicas, replica(node))
+	}
+	catalog.Replicas[3].Silent = true
+	all := Needed(&belfryv1.GetClusterResponse{Catalog: catalog,
+		Shards: shard(func(_, _, c *belfryv1.Replica) { c.Silent = true })})
+	for node, want := range map[string]string{"a": "shard 3, the catalog", "c": "the catalog", "d": ""} {
+		if got := strings.Join(all[node], ", "); got != want {
+			t.Errorf("%s is needed by %q, want %q", node, got, want)
 		}
 	}
 }
@@ -49,9 +62,10 @@ func TestRestart(t *testing.T) {
 		word, why string
 	}{
 		"it is not needed":   {live, nil, "yes", ""},
-		"one shard needs it": {live, []string{"2"}, "no", "without it shard 2 would have no majority"},
-		"two need it":        {live, []string{"0", "2"}, "no", "without it these shards would have no majority: 0, 2"},
-		"it is silent":       {silent, nil, "it does not answer", ""},
+		"one shard needs it": {live, []string{"shard 2"}, "no", "without it there would be no majority of shard 2"},
+		"two groups need it": {live, []string{"shard 0", "the catalog"}, "no",
+			"without it there would be no majority of shard 0, the catalog"},
+		"it is silent": {silent, nil, "it does not answer", ""},
 	} {
 		if word, why := Restart(tt.node, tt.needed); word != tt.word || why != tt.why {
 			t.Errorf("%s: %q, %q, want %q, %q", what, word, why, tt.word, tt.why)

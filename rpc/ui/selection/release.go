@@ -22,9 +22,8 @@ type Holder struct {
 	Client string
 	Jobs   uint64
 	Latest *timestamppb.Timestamp
-	// RequestID is the field that makes the form safe to send twice. Box has more attributes of the box
-	// that is to be ticked.
-	RequestID, Box g.Node
+	// Box has more attributes of the box that is to be ticked.
+	Box g.Node
 }
 
 // HolderID is the id of the row of a consumer, whose name can be any text.
@@ -33,8 +32,8 @@ func HolderID(client string) string {
 	return "consumer-" + hex.EncodeToString(sum[:8])
 }
 
-// Draw draws the form. Jobs of which it is not known who holds them have none: they may be of several
-// consumers.
+// Draw draws the form. It may be sent twice: it releases only what was held when it was drawn. Jobs of
+// which it is not known who holds them have none: they may be of several consumers.
 func (o *Holder) Draw() g.Node {
 	if o.Client == "" || o.Latest == nil {
 		return g.Text("their leases end by themselves")
@@ -43,7 +42,7 @@ func (o *Holder) Draw() g.Node {
 	// Times of jobs are rounded down to the millisecond.
 	before := o.Latest.AsTime().Add(time.Millisecond).Format(time.RFC3339Nano)
 	return markup.Acting("release-leases", []string{"client", o.Client, "max", strconv.FormatUint(o.Jobs, 10),
-		"before", before}, o.RequestID,
+		"before", before},
 		h.Label(h.Input(o.Box, h.Type("checkbox"), h.Name("confirm"), h.Value("yes"), h.Required()), g.Text(" it is gone ")),
 		markup.Button("Release "+Jobs(o.Jobs)))
 }
@@ -63,7 +62,5 @@ func ReadRelease(in form.Values, most uint64) (*belfryv1.ReleaseLeasesRequest, u
 	if err != nil {
 		return nil, 0, err
 	}
-	return &belfryv1.ReleaseLeasesRequest{
-		Client: in("client"), ReservedBefore: before, RequestId: in("requestId"),
-	}, jobs, nil
+	return &belfryv1.ReleaseLeasesRequest{Client: in("client"), ReservedBefore: before}, jobs, nil
 }
