@@ -77,7 +77,7 @@ func (m *Machine) leaseJob(j job, ttr fsm.Duration, by *consumer) fsm.Grant {
 	s, r := m.slot(j), m.touch(j.q)
 	r.Counters.Granted++
 	if l.Attempt == 1 {
-		m.countLate(j.q, s.Due)
+		m.activity.CountFirst(&j.q.activity, s.Due, m.scalars.Clock)
 	}
 	grant := fsm.Grant{
 		Queue: j.q.name, Partition: r.Partition, Serial: s.Serial, Fence: l.Fence, Attempt: l.Attempt,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/activity"
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/digest"
 	"github.com/belfrydb/belfry/fsm/snapshot"
@@ -37,7 +38,7 @@ type Machine struct {
 	store    *store.Store
 	queues   queues
 	restored fsm.RestoreMark
-	recents  recents
+	activity activity.Shard
 	touched  []*queue     // by the current entry
 	endings  []fsm.Ending // of the entry applied last
 	leases   int          // how many jobs are reserved

@@ -2,9 +2,11 @@ package machine
 
 import (
 	"fmt"
-	"github.com/belfrydb/belfry/fsm"
 	"slices"
 	"strings"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/activity"
 )
 
 // Answer answers a query as of now, or as of Clock if that is later. Like every read it changes
@@ -70,7 +72,7 @@ func (m *Machine) answerQueue(q *fsm.QueueQuery, now fsm.Time) fsm.Reading {
 	if !ok {
 		return fsm.Reading{}
 	}
-	v.Recent = m.recent(m.queues.byName[q.Queue], now)
+	v.Recent = m.activity.Recent(&m.queues.byName[q.Queue].activity, now)
 	return fsm.Reading{Queues: []fsm.Queue{v}}
 }
 
@@ -87,10 +89,19 @@ func (m *Machine) answerQueues(q *fsm.QueuesQuery, now fsm.Time) (r fsm.Reading)
 			return false
 		}
 		v, _ := m.Queue(name, now)
-		v.Recent = m.recent(m.queues.byName[name], now)
+		v.Recent = m.activity.Recent(&m.queues.byName[name].activity, now)
 		r.Queues = append(r.Queues, v)
 		return true
 	})
+	return r
+}
+
+func (m *Machine) answerMinutes(query *fsm.MinuteQuery, now fsm.Time) (r fsm.Reading) {
+	var of *activity.Queue
+	if q := m.queues.byName[query.Queue]; q != nil {
+		of = &q.activity
+	}
+	r.Minutes, r.Since = m.activity.Minutes(of, now)
 	return r
 }
 

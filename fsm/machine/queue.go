@@ -4,6 +4,7 @@ import (
 	"github.com/google/btree"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/activity"
 	"github.com/belfrydb/belfry/fsm/digest"
 	"github.com/belfrydb/belfry/fsm/store"
 )
@@ -33,8 +34,7 @@ type queue struct {
 	space   *space    // its namespace, nil if it has none
 	counted fsm.Usage // the usage that space has taken account of
 
-	recent *recent    // its recent activity, nil if there was none
-	seen   recentSeen // the counters that recent has taken account of
+	activity activity.Queue
 }
 
 // queues are all queues of the shard.
@@ -66,7 +66,7 @@ func (qs *queues) add(index uint32, name string, createSeq uint64) *queue {
 		delayed: qs.store.Order(store.ByDue), ready: qs.store.Order(store.ByPriority), leases: qs.store.Order(store.ByUntil),
 		working: qs.store.Order(store.ByDue),
 		dead:    qs.store.Order(store.ByDue), ttls: qs.store.Order(store.ByTTL), ended: qs.store.Order(store.ByEnd),
-		due: qs.store.DueCounts(), seen: seenOf(&qs.store.Queue(index).Counters),
+		due: qs.store.DueCounts(), activity: activity.Since(&qs.store.Queue(index).Counters),
 	}
 	for int(index) >= len(qs.byIndex) {
 		qs.byIndex = append(qs.byIndex, nil)
@@ -105,12 +105,22 @@ func (m *Machine) closeQueues() {
 		if m.queues.byIndex[q.index] == q {
 			m.sum += digest.Queue(m.record(q))
 			m.account(q)
-			m.countRecent(q)
+			m.countActivity(q)
 			q.due.Close()
 		}
 	}
 	clear(m.touched)
 	m.touched = m.touched[:0]
+}
+
+// countActivity counts what the entry did in a queue, unless it was brought by a restore.
+func (m *Machine) countActivity(q *queue) {
+	c := &m.record(q).Counters
+	if m.restored.Open() {
+		q.activity.Skip(c)
+	} else {
+		m.activity.Count(&q.activity, c, m.scalars.Clock)
+	}
 }
 
 // createQueue creates a queue, unless there are too many. A new queue has nothing to settle, so it
@@ -136,7 +146,7 @@ func (m *Machine) dropQueue(q *queue) {
 	for _, o := range [...]*store.Order{&q.delayed, &q.ready, &q.leases, &q.working, &q.dead, &q.ttls, &q.ended} {
 		o.Discard()
 	}
-	m.dropRecent(q)
+	m.activity.Drop(&q.activity)
 	m.queues.removeFromNamespace(q)
 	m.queues.byIndex[q.index] = nil
 	m.store.RemoveQueue(q.index)

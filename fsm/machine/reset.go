@@ -33,7 +33,7 @@ func (m *Machine) resetClock(c *fsm.ResetClock) (fsm.Result, bool) {
 		}
 	}
 	m.resetMemory(&r)
-	m.resetRecents(r.to)
+	m.activity.Restart(r.to)
 	return fsm.Result{}, true
 }
 

@@ -59,7 +59,7 @@ func (rs *restorer) record(kind snapshot.Kind, rest []byte) error {
 	case snapshot.KindScalars:
 		rs.applied = r.Uvarint()
 		m.scalars = fsm.Scalars{Clock: r.Time(), Serial: r.Uvarint(), QueuesCreated: r.Uvarint(), LowWater: r.Time()}
-		m.recents.since = m.scalars.Clock
+		m.activity.Restart(m.scalars.Clock)
 	case snapshot.KindRestore:
 		m.restored = r.RestoreMark()
 		m.sum += digest.RestoreMark(&m.restored)

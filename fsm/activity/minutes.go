@@ -1,4 +1,4 @@
-package machine
+package activity
 
 import (
 	"time"
@@ -37,11 +37,11 @@ func (m *minutes) at(now fsm.Time) *minute {
 	return v
 }
 
-func (v *minute) count(before, now *recentSeen) {
-	v.puts += uint32(now.put - before.put)
-	v.grants += uint32(now.granted - before.granted)
-	v.acks += uint32(now.acked - before.acked)
-	v.failures += uint32(now.failed - before.failed)
+func (v *minute) count(before, after *seen) {
+	v.puts += uint32(after.put - before.put)
+	v.grants += uint32(after.granted - before.granted)
+	v.acks += uint32(after.acked - before.acked)
+	v.failures += uint32(after.failed - before.failed)
 }
 
 // quantile returns the bucket that percent of the first attempts of the last minute did not exceed,
@@ -70,18 +70,17 @@ func lateBound(bucket uint8) fsm.Duration {
 	return time.Millisecond << (bucket - 1)
 }
 
-// answerMinutes answers a MinuteQuery.
-func (m *Machine) answerMinutes(query *fsm.MinuteQuery, now fsm.Time) fsm.Reading {
-	q, first := m.queues.byName[query.Queue], max(0, now/fsm.Minute-fsm.MinutesKept+1)
-	if q == nil || q.recent == nil {
-		r := fsm.Reading{Since: max(m.recents.since, first*fsm.Minute)}
-		if m.recents.refused != 0 || m.recents.swept != 0 {
-			r.Since = now // it may have had counts, or was not counted
+// Minutes returns the minutes of the last hour up to now in which a queue was active, in their
+// order, and the time from which on they are known. q is nil for a queue that is not there.
+func (s *Shard) Minutes(q *Queue, now fsm.Time) (list []fsm.QueueMinute, since fsm.Time) {
+	first := max(0, now/fsm.Minute-fsm.MinutesKept+1)
+	if q == nil || q.counts == nil {
+		if s.refused != 0 || s.swept != 0 {
+			return nil, now // it may have had counts, or was not counted
 		}
-		return r
+		return nil, max(s.since, first*fsm.Minute)
 	}
-	from := &q.recent.minutes
-	r := fsm.Reading{Since: max(from.since, first*fsm.Minute)}
+	from := &q.counts.minutes
 	for number := first; number <= now/fsm.Minute; number++ {
 		v := from.kept[number%fsm.MinutesKept]
 		if fsm.Time(v.number) != number {
@@ -90,10 +89,10 @@ func (m *Machine) answerMinutes(query *fsm.MinuteQuery, now fsm.Time) fsm.Readin
 		if number == from.last {
 			v.p50, v.p99 = from.quantile(50), from.quantile(99)
 		}
-		r.Minutes = append(r.Minutes, fsm.QueueMinute{
+		list = append(list, fsm.QueueMinute{
 			Start: number * fsm.Minute, Puts: v.puts, Grants: v.grants, Acks: v.acks, Failures: v.failures,
 			LateP50: lateBound(v.p50), LateP99: lateBound(v.p99),
 		})
 	}
-	return r
+	return list, max(from.since, first*fsm.Minute)
 }
