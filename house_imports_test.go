@@ -74,13 +74,27 @@ var importTable = []importRow{
 		reason: "figures of counters and times: what becomes of jobs is the machine's",
 	},
 	{
+		dir:    "fsm/usage",
+		may:    []string{"fsm"},
+		reason: "sums of counts by the names of queues: who may use how much is the leader's",
+	},
+	{
+		dir:      "fsm/agenda",
+		may:      []string{"fsm"},
+		external: []string{"github.com/google/btree"},
+		reason:   "an order of times: what is due is the machine's",
+	},
+	{
 		dir:    "fsm/snapshot",
 		may:    []string{"fsm", "fsm/backup", "fsm/codec", "fsm/store"},
 		reason: "a snapshot is written from pinned records, without the machine",
 	},
 	{
-		dir:      "fsm/machine",
-		may:      []string{"fsm", "fsm/activity", "fsm/backup", "fsm/codec", "fsm/digest", "fsm/snapshot", "fsm/store"},
+		dir: "fsm/machine",
+		may: []string{
+			"fsm", "fsm/activity", "fsm/agenda", "fsm/backup", "fsm/codec", "fsm/digest", "fsm/snapshot", "fsm/store",
+			"fsm/usage",
+		},
 		testMay:  []string{"fsm/fsmtest", "fsm/model"},
 		external: []string{"github.com/google/btree"},
 		reason:   "the machine is pure: what it does not import it cannot ask",

@@ -156,11 +156,11 @@ func (m *Machine) countDue(q *queue, due fsm.Time, n uint32) {
 // evictTombstones forgets the oldest tombstones until there is room for one more.
 func (m *Machine) evictTombstones() {
 	for m.store.Tombstones() >= m.cfg.TombstonesMax {
-		first, ok := m.queues.oldest.first()
+		first, ok := m.queues.oldest.First()
 		if !ok {
 			break
 		}
-		old := m.queues.byIndex[first.queue]
+		old := m.queues.byIndex[first.Index]
 		k, _ := old.ended.Min()
 		r := m.touch(old)
 		r.Forgotten = max(r.Forgotten, k.At)
@@ -206,8 +206,8 @@ func (m *Machine) planForgetting(q *queue) {
 	if window, forever := dedupWindow(&m.record(q).Settings); oldest != 0 && !forever {
 		forget = oldest.Add(window)
 	}
-	m.queues.oldest.move(q, q.oldest, oldest)
-	m.queues.forgets.move(q, q.forget, forget)
+	m.queues.oldest.Move(q.item(), q.oldest, oldest)
+	m.queues.forgets.Move(q.item(), q.forget, forget)
 	q.oldest, q.forget = oldest, forget
 }
 

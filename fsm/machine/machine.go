@@ -177,8 +177,8 @@ func (m *Machine) NextDeadline() (fsm.Time, bool) {
 	if m.restored.Open() {
 		return 0, false
 	}
-	t, ok := m.queues.deadlines.first()
-	return t.at, ok
+	t, ok := m.queues.deadlines.First()
+	return t.At, ok
 }
 
 // Snapshot returns the present state, in time proportional to the number of pages. The caller must

@@ -5,9 +5,15 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/activity"
+	"github.com/belfrydb/belfry/fsm/agenda"
 	"github.com/belfrydb/belfry/fsm/digest"
 	"github.com/belfrydb/belfry/fsm/store"
+	"github.com/belfrydb/belfry/fsm/usage"
 )
+
+// treeDegree is where, at ten million keys, inserting is fastest and the collector has the fewest
+// nodes to visit.
+const treeDegree = 64
 
 // queue is the derived state of one queue: the orders over its jobs, and when it is due in the
 // agendas. Its stored state is in its QueueRecord.
@@ -31,9 +37,7 @@ type queue struct {
 	settled  uint64   // index of the entry that settled it last
 	touched  uint64   // index of the entry that touched it last
 
-	space   *space    // its namespace, nil if it has none
-	counted fsm.Usage // the usage that space has taken account of
-
+	usage    usage.Queue // its part in its namespace
 	activity activity.Queue
 }
 
@@ -43,19 +47,18 @@ type queues struct {
 	byIndex   []*queue // by index of the record; nil if there is none
 	byName    map[string]*queue
 	names     *btree.BTreeG[string]
-	deadlines agenda // by next deadline
-	forgets   agenda // by the time at which the first tombstone is past its window
-	oldest    agenda // by the time at which the first tombstone ended
-	spaces    map[string]*space
-	plain     int // queues without a namespace
+	deadlines agenda.Agenda // by next deadline
+	forgets   agenda.Agenda // by the time at which the first tombstone is past its window
+	oldest    agenda.Agenda // by the time at which the first tombstone ended
+	usage     usage.Namespaces
 }
 
 func newQueues(s *store.Store) queues {
 	return queues{
 		store: s, byIndex: make([]*queue, 1), byName: map[string]*queue{},
 		names:     btree.NewG(treeDegree, func(a, b string) bool { return a < b }),
-		deadlines: newAgenda(), forgets: newAgenda(), oldest: newAgenda(),
-		spaces: map[string]*space{},
+		deadlines: agenda.New(), forgets: agenda.New(), oldest: agenda.New(),
+		usage: usage.New(),
 	}
 }
 
@@ -74,9 +77,12 @@ func (qs *queues) add(index uint32, name string, createSeq uint64) *queue {
 	qs.byIndex[index] = q
 	qs.byName[name] = q
 	qs.names.ReplaceOrInsert(name)
-	qs.addToNamespace(q)
+	q.usage = qs.usage.Add(name)
 	return q
 }
+
+// item is the queue in agendas.
+func (q *queue) item() agenda.Item { return agenda.Item{Seq: q.createSeq, Index: q.index} }
 
 // record returns the record of a queue for reading.
 func (m *Machine) record(q *queue) *fsm.QueueRecord { return m.store.Queue(q.index) }
@@ -104,7 +110,7 @@ func (m *Machine) closeQueues() {
 		m.plan(q)
 		if m.queues.byIndex[q.index] == q {
 			m.sum += digest.Queue(m.record(q))
-			m.account(q)
+			q.usage.Count(&m.record(q).Counts)
 			m.countActivity(q)
 			q.due.Close()
 		}
@@ -147,7 +153,7 @@ func (m *Machine) dropQueue(q *queue) {
 		o.Discard()
 	}
 	m.activity.Drop(&q.activity)
-	m.queues.removeFromNamespace(q)
+	m.queues.usage.Remove(q.name, &q.usage)
 	m.queues.byIndex[q.index] = nil
 	m.store.RemoveQueue(q.index)
 	delete(m.queues.byName, q.name)
@@ -163,6 +169,6 @@ func (m *Machine) plan(q *queue) {
 			next = at
 		}
 	}
-	m.queues.deadlines.move(q, q.deadline, next)
+	m.queues.deadlines.Move(q.item(), q.deadline, next)
 	q.deadline = next
 }

@@ -135,8 +135,8 @@ func (m *Machine) NextForget() (next fsm.Time, ok bool) {
 			next, ok = at, true
 		}
 	}
-	if first, some := m.queues.forgets.first(); some {
-		sooner(first.at)
+	if first, some := m.queues.forgets.First(); some {
+		sooner(first.At)
 	}
 	if at, some := m.store.Answers.OldestTime(); some {
 		sooner(at.Add(fsm.RequestWindow + 1))
@@ -151,11 +151,11 @@ func (m *Machine) NextForget() (next fsm.Time, ok bool) {
 func (m *Machine) sweep() {
 	now := m.scalars.Clock
 	for range fsm.SweepMax {
-		first, ok := m.queues.forgets.first()
-		if !ok || first.at > now {
+		first, ok := m.queues.forgets.First()
+		if !ok || first.At > now {
 			break
 		}
-		q := m.queues.byIndex[first.queue]
+		q := m.queues.byIndex[first.Index]
 		k, _ := q.ended.Min()
 		m.forgetTombstone(q, k.Index)
 	}

@@ -118,11 +118,11 @@ func (m *Machine) expire() (fsm.Result, bool) {
 	m.planTouched()
 	var n uint64
 	for n < fsm.StepMax {
-		first, ok := m.queues.deadlines.first()
-		if !ok || first.at > m.scalars.Clock {
+		first, ok := m.queues.deadlines.First()
+		if !ok || first.At > m.scalars.Clock {
 			break
 		}
-		q := m.queues.byIndex[first.queue]
+		q := m.queues.byIndex[first.Index]
 		n += m.step(q)
 		m.plan(q)
 	}
@@ -135,11 +135,11 @@ func (m *Machine) expire() (fsm.Result, bool) {
 // shard with nothing to do logs nothing.
 func (m *Machine) outage(before fsm.Time) (from fsm.Time, length fsm.Duration) {
 	m.planTouched()
-	first, ok := m.queues.deadlines.first()
-	if !ok || first.at > m.scalars.Clock || m.restored.Open() {
+	first, ok := m.queues.deadlines.First()
+	if !ok || first.At > m.scalars.Clock || m.restored.Open() {
 		return m.scalars.Clock, 0
 	}
-	from = max(before, first.at-1)
+	from = max(before, first.At-1)
 	return from, m.scalars.Clock.Sub(from)
 }
 

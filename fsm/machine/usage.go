@@ -1,24 +1,9 @@
 package machine
 
-import (
-	"github.com/belfrydb/belfry/fsm"
-	"strings"
-)
-
-// space is a namespace that has queues in the shard. It is derived: each entry adds the changes in
-// the queues that it touched.
-type space struct {
-	usage  fsm.Usage
-	queues int
-}
+import "github.com/belfrydb/belfry/fsm"
 
 // UsageOf returns what the queues of a namespace hold in this shard.
-func (m *Machine) UsageOf(namespace string) fsm.Usage {
-	if s := m.queues.spaces[namespace]; s != nil {
-		return s.usage
-	}
-	return fsm.Usage{}
-}
+func (m *Machine) UsageOf(namespace string) fsm.Usage { return m.queues.usage.Usage(namespace) }
 
 // Leases returns the number of reserved jobs in the shard. It includes jobs whose lease has lapsed
 // and is not settled.
@@ -29,15 +14,7 @@ func (m *Machine) QueueRoom() (held, most int) { return len(m.queues.byName), m.
 
 // QueuesOf returns how many queues of a namespace this shard holds; those without one count
 // together, as the namespace "".
-func (m *Machine) QueuesOf(namespace string) int {
-	if namespace == "" {
-		return m.queues.plain
-	}
-	if s := m.queues.spaces[namespace]; s != nil {
-		return s.queues
-	}
-	return 0
-}
+func (m *Machine) QueuesOf(namespace string) int { return m.queues.usage.Queues(namespace) }
 
 // HasQueue reports whether this shard holds a queue.
 func (m *Machine) HasQueue(name string) bool { return m.queues.byName[name] != nil }
@@ -56,52 +33,6 @@ func (m *Machine) QueuesToCreate(req *fsm.Request, now fsm.Time) (names []string
 		return nil
 	}
 	return names
-}
-
-// addToNamespace counts a queue in its namespace.
-func (qs *queues) addToNamespace(q *queue) {
-	name := fsm.NamespaceOf(q.name)
-	if name == "" {
-		qs.plain++
-		return
-	}
-	s := qs.spaces[name]
-	if s == nil {
-		s = &space{}
-		qs.spaces[strings.Clone(name)] = s
-	}
-	s.queues++
-	q.space = s
-}
-
-// removeFromNamespace takes a queue and its usage out of its namespace.
-func (qs *queues) removeFromNamespace(q *queue) {
-	if q.space == nil {
-		qs.plain--
-		return
-	}
-	q.space.change(q.counted, fsm.Usage{})
-	if q.space.queues--; q.space.queues == 0 {
-		delete(qs.spaces, fsm.NamespaceOf(q.name))
-	}
-	q.space = nil
-}
-
-// account adds to the namespace of a queue what has changed in the queue.
-func (m *Machine) account(q *queue) {
-	if q.space == nil {
-		return
-	}
-	c := &m.record(q).Counts
-	now := fsm.Usage{Jobs: c.Jobs(), Bytes: c.Bytes, InFlight: c.Reserved}
-	q.space.change(q.counted, now)
-	q.counted = now
-}
-
-func (s *space) change(before, after fsm.Usage) {
-	s.usage.Jobs += after.Jobs - before.Jobs
-	s.usage.Bytes += after.Bytes - before.Bytes
-	s.usage.InFlight += after.InFlight - before.InFlight
 }
 
 // Knows reports whether a request is nothing but a repeat: it is remembered, or all its puts are of
