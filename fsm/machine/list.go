@@ -1,10 +1,8 @@
 package machine
 
 import (
-	"slices"
-
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/fsm/store"
+	"github.com/belfrydb/belfry/fsm/listing"
 )
 
 // List returns up to Max jobs as they are at time now, which must not be before Clock, and whether
@@ -15,7 +13,7 @@ func (m *Machine) List(query *fsm.ListQuery, now fsm.Time) (jobs []fsm.Job, more
 	if q == nil {
 		return nil, false
 	}
-	for _, k := range m.candidates(q, query, query.Max+fsm.StepMax, now).keys {
+	for _, k := range m.candidates(q, query, query.Max+fsm.StepMax, now).Keys() {
 		v := m.view(job{k.Index, q})
 		if !m.at(q, &v, now) || v.State != query.State || v.Due != k.At {
 			continue
@@ -39,8 +37,9 @@ func (m *Machine) answerSearch(query *fsm.SearchQuery, now fsm.Time) (r fsm.Read
 	}
 	bytes := uint64(0)
 	page := m.candidates(q, &query.ListQuery, query.Scan, now)
-	for _, k := range page.keys {
-		if page.cut && page.end.Less(k) { // an order was not read up to here
+	end, cut := page.Cut()
+	for _, k := range page.Keys() {
+		if cut && end.Less(k) { // an order was not read up to here
 			break
 		}
 		v := m.view(job{k.Index, q})
@@ -61,140 +60,44 @@ func (m *Machine) answerSearch(query *fsm.SearchQuery, now fsm.Time) (r fsm.Read
 			r.Jobs = append(r.Jobs, v)
 		}
 	}
-	if page.cut && !r.More {
-		r.More, r.Last = true, fsm.Cursor{Due: page.end.At, Serial: page.end.Serial}
+	if cut && !r.More {
+		r.More, r.Last = true, fsm.Cursor{Due: end.At, Serial: end.Serial}
 	}
 	m.complete(r.Jobs)
 	return r
 }
 
-// candidates returns the first jobs from the cursor on, as keys in listing order, at most most+1 of
-// each order and priority. It may add some that are in another state at time now.
-func (m *Machine) candidates(q *queue, query *fsm.ListQuery, most int, now fsm.Time) page {
-	from := store.Key{At: query.DueAfter}
-	if query.After != (fsm.Cursor{}) {
-		if after := (store.Key{At: query.After.Due, Serial: query.After.Serial + 1}); from.Less(after) {
-			from = after
-		}
+// candidates returns the first jobs from the cursor on, at most most+1 of each order and priority. It
+// may add some that are in another state at time now.
+func (m *Machine) candidates(q *queue, query *fsm.ListQuery, most int, now fsm.Time) *listing.Page {
+	p := listing.New(query, most, now)
+	due := func(index uint32) (fsm.Time, bool) {
+		v := m.view(job{index, q})
+		held := m.at(q, &v, now)
+		return v.Due, held
 	}
-	p := page{query: query, from: from, now: now, most: most}
+	r := m.record(q)
+	spreads := r.OverdueTo != 0 && r.Settings.Overdue == fsm.SpreadOverdue
 	switch query.State {
 	case fsm.Delayed:
-		from := from
-		if r := m.record(q); r.OverdueTo != 0 && r.Settings.Overdue == fsm.SpreadOverdue {
-			p.upTo(m, q, &q.delayed)
+		if spreads {
+			p.AddDue(&q.delayed, due)
 		}
-		if start := (store.Key{At: now + 1}); from.Less(start) {
-			from = start
-		}
-		p.ordered(&q.delayed, from)
+		p.AddLater(&q.delayed)
 	case fsm.Dead:
-		p.ordered(&q.dead, from)
-		p.upTo(m, q, &q.leases)
-		p.upTo(m, q, &q.ttls)
+		p.Add(&q.dead)
+		p.AddDue(&q.leases, due)
+		p.AddDue(&q.ttls, due)
 	case fsm.Ready:
-		p.ready(q)
-		p.ordered(&q.delayed, from)
-		p.upTo(m, q, &q.leases)
-		if r := m.record(q); r.OverdueTo != 0 && r.Settings.Overdue == fsm.SpreadOverdue {
-			p.upTo(m, q, &q.delayed)
+		p.AddByPriority(&q.ready)
+		p.Add(&q.delayed)
+		p.AddDue(&q.leases, due)
+		if spreads {
+			p.AddDue(&q.delayed, due)
 		}
 	case fsm.Reserved:
-		p.ordered(&q.working, from)
+		p.Add(&q.working)
 	default: // no job is held in any other state
 	}
-	slices.SortFunc(p.keys, store.Key.Compare)
-	p.keys = slices.Compact(p.keys)
 	return p
-}
-
-// page gathers the keys of one page of a listing.
-type page struct {
-	query *fsm.ListQuery
-	from  store.Key
-	now   fsm.Time
-	keys  []store.Key
-	// most is how many keys of an order are gathered. If an order has more, cut is set: keys are
-	// complete up to end.
-	most int
-	cut  bool
-	end  store.Key
-}
-
-// cutAt notes that an order is gathered up to a key only.
-func (p *page) cutAt(k store.Key) {
-	if !p.cut || k.Less(p.end) {
-		p.cut, p.end = true, k
-	}
-}
-
-func (p *page) within(k store.Key) bool {
-	return !k.Less(p.from) && (p.query.DueBefore == 0 || k.At < p.query.DueBefore)
-}
-
-func (p *page) add(k store.Key) {
-	if p.within(k) {
-		p.keys = append(p.keys, k)
-	}
-}
-
-// ordered adds keys of an order by due. Keys of jobs that are in another state at time now take no
-// room on the page, so only those from the present on are counted.
-func (p *page) ordered(order *store.Order, from store.Key) {
-	n := 0
-	order.Ascend(from, func(k store.Key) bool {
-		if !p.within(k) {
-			return false
-		}
-		p.keys = append(p.keys, k)
-		if n++; n > p.most {
-			p.cutAt(k)
-			return false
-		}
-		return true
-	})
-}
-
-// ready adds the first keys of each priority, the fewer the more priorities have jobs.
-func (p *page) ready(q *queue) {
-	seen := 0
-	for next, more := -128, true; more && next <= 127; {
-		priority, n := next, 0
-		more = false
-		q.ready.Ascend(store.Key{At: p.from.At, Serial: p.from.Serial, Priority: int8(next)}, func(k store.Key) bool {
-			if int(k.Priority) != priority {
-				priority, n = int(k.Priority), 0
-				seen++
-			}
-			k.Priority = 0
-			switch {
-			case k.Less(p.from):
-				next, more = priority, true
-			case !p.within(k):
-				next, more = priority+1, true
-			default:
-				p.keys = append(p.keys, k)
-				if n++; n > p.most/max(1, seen) {
-					p.cutAt(k)
-					next, more = priority+1, true
-				}
-			}
-			return !more
-		})
-	}
-}
-
-// upTo adds the jobs of an order whose time has come by now, as they are then: lapsed, expired or
-// spread.
-func (p *page) upTo(m *Machine, q *queue, order *store.Order) {
-	order.Ascend(store.Key{}, func(k store.Key) bool {
-		if k.At > p.now {
-			return false
-		}
-		v := m.view(job{k.Index, q})
-		if m.at(q, &v, p.now) {
-			p.add(store.Key{At: v.Due, Serial: k.Serial, Index: k.Index})
-		}
-		return true
-	})
 }

@@ -1,0 +1,129 @@
+package listing
+
+import (
+	"slices"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/store"
+)
+
+// Page gathers the keys of one page, by due time and serial. Orders are added to it, and Keys gives
+// what was gathered.
+type Page struct {
+	from   store.Key // the first that belongs to it
+	before fsm.Time  // keys from here on do not belong to it; 0 for no bound
+	now    fsm.Time
+	keys   []store.Key
+	// most is how many keys of an order are gathered. If an order has more, cut is set: keys are
+	// complete up to end.
+	most int
+	cut  bool
+	end  store.Key
+}
+
+// New returns an empty page of a query at time now. It gathers at most most+1 keys of each order.
+func New(query *fsm.ListQuery, most int, now fsm.Time) *Page {
+	p := &Page{from: store.Key{At: query.DueAfter}, before: query.DueBefore, now: now, most: most}
+	if query.After != (fsm.Cursor{}) {
+		if after := (store.Key{At: query.After.Due, Serial: query.After.Serial + 1}); p.from.Less(after) {
+			p.from = after
+		}
+	}
+	return p
+}
+
+// Keys returns what was gathered, in listing order and each key once.
+func (p *Page) Keys() []store.Key {
+	slices.SortFunc(p.keys, store.Key.Compare)
+	p.keys = slices.Compact(p.keys)
+	return p.keys
+}
+
+// Cut reports whether an order had more keys than the page gathers. The keys are then complete up
+// to end only.
+func (p *Page) Cut() (end store.Key, cut bool) { return p.end, p.cut }
+
+// cutAt notes that an order is gathered up to a key only.
+func (p *Page) cutAt(k store.Key) {
+	if !p.cut || k.Less(p.end) {
+		p.cut, p.end = true, k
+	}
+}
+
+func (p *Page) within(k store.Key) bool {
+	return !k.Less(p.from) && (p.before == 0 || k.At < p.before)
+}
+
+// Add adds the keys of an order by due.
+func (p *Page) Add(order *store.Order) { p.addFrom(order, p.from) }
+
+// AddLater adds the keys of an order by due that are due after now. Keys of jobs that are in another
+// state at time now take no room on the page.
+func (p *Page) AddLater(order *store.Order) {
+	from := p.from
+	if start := (store.Key{At: p.now + 1}); from.Less(start) {
+		from = start
+	}
+	p.addFrom(order, from)
+}
+
+func (p *Page) addFrom(order *store.Order, from store.Key) {
+	n := 0
+	order.Ascend(from, func(k store.Key) bool {
+		if !p.within(k) {
+			return false
+		}
+		p.keys = append(p.keys, k)
+		if n++; n > p.most {
+			p.cutAt(k)
+			return false
+		}
+		return true
+	})
+}
+
+// AddByPriority adds the first keys of each priority of an order by priority, the fewer the more
+// priorities have jobs.
+func (p *Page) AddByPriority(order *store.Order) {
+	seen := 0
+	for next, more := -128, true; more && next <= 127; {
+		priority, n := next, 0
+		more = false
+		order.Ascend(store.Key{At: p.from.At, Serial: p.from.Serial, Priority: int8(next)}, func(k store.Key) bool {
+			if int(k.Priority) != priority {
+				priority, n = int(k.Priority), 0
+				seen++
+			}
+			k.Priority = 0
+			switch {
+			case k.Less(p.from):
+				next, more = priority, true
+			case !p.within(k):
+				next, more = priority+1, true
+			default:
+				p.keys = append(p.keys, k)
+				if n++; n > p.most/max(1, seen) {
+					p.cutAt(k)
+					next, more = priority+1, true
+				}
+			}
+			return !more
+		})
+	}
+}
+
+// AddDue adds the jobs of an order whose time has come by now, as they are then: lapsed, expired or
+// spread. due returns the due time that the job at an index then has; false if it is not held then.
+func (p *Page) AddDue(order *store.Order, due func(index uint32) (fsm.Time, bool)) {
+	order.Ascend(store.Key{}, func(k store.Key) bool {
+		if k.At > p.now {
+			return false
+		}
+		if at, held := due(k.Index); held {
+			if k := (store.Key{At: at, Serial: k.Serial, Index: k.Index}); p.within(k) {
+				p.keys = append(p.keys, k)
+			}
+		}
+		return true
+	})
+}
