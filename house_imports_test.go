@@ -588,12 +588,12 @@ var importTable = []importRow{
 	},
 	{
 		dir: "client",
-		may: []string{"client/internal/batchcodec", "client/internal/batching", "client/internal/bearer",
-			"client/internal/coalesce",
+		may: []string{"client/admin", "client/internal/batchcodec", "client/internal/batching",
+			"client/internal/bearer", "client/internal/calls", "client/internal/coalesce",
 			"client/internal/failure", "client/internal/lease", "client/internal/placement", "client/internal/requestid",
 			"client/internal/routes", "client/internal/servers", "client/internal/session", "client/internal/tracing",
-			"client/internal/transport", "client/internal/wire", "client/internal/consume", "rpc/belfry/...", "rpc/portcheck",
-			"stream"},
+			"client/internal/transport", "client/internal/values", "client/internal/wire", "client/internal/consume",
+			"rpc/belfry/...", "rpc/portcheck", "stream"},
 		testMay: []string{"access/tokens", "client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
@@ -601,6 +601,12 @@ var importTable = []importRow{
 			"go.opentelemetry.io/otel/trace",
 		},
 		reason: "a user of the SDK must not link the server",
+	},
+	{
+		dir:      "client/admin",
+		may:      []string{"client/internal/calls", "client/internal/failure", "client/internal/values", "rpc/belfry/..."},
+		external: []string{"google.golang.org/protobuf"},
+		reason:   "it has types and messages: a service, which the client hands in, has the connections",
 	},
 	{
 		dir: "client/internal/batchcodec",
@@ -617,6 +623,11 @@ var importTable = []importRow{
 		dir:    "client/internal/bearer",
 		may:    []string{"access/tokens"},
 		reason: "a token is held without a connection",
+	},
+	{
+		dir:    "client/internal/calls",
+		may:    []string{"client/internal/failure", "client/internal/placement"},
+		reason: "the client hands in what makes a call, so this knows no client",
 	},
 	{
 		dir:    "client/internal/coalesce",
@@ -681,6 +692,12 @@ var importTable = []importRow{
 		reason:   "a connection carries calls, and knows none of them",
 	},
 	{
+		dir:      "client/internal/values",
+		may:      []string{"rpc/belfry/..."},
+		external: []string{"google.golang.org/protobuf"},
+		reason:   "conversions are pure",
+	},
+	{
 		dir:      "client/internal/wire",
 		external: []string{"google.golang.org/protobuf"},
 		reason:   "it reads fields of any message",
@@ -688,12 +705,13 @@ var importTable = []importRow{
 	{
 		dir:      "client/belfrytest",
 		may:      []string{"client", "cluster", "fsm", "node", "node/storage/disk", "rpc", "rpc/backend/adapter"},
+		testMay:  []string{"client/admin"},
 		external: []string{"github.com/prometheus/client_golang"},
 		reason:   "a server for the tests of users; imported by tests only",
 	},
 	{
 		dir: "mirror",
-		may: []string{"client", "mirror/pair", "mirror/redisconn", "mirror/redisson"},
+		may: []string{"client", "client/admin", "mirror/pair", "mirror/redisconn", "mirror/redisson"},
 		testMay: []string{"client/belfrytest", "mirror/fromlmstfy", "mirror/lmstfy", "mirror/oneway", "mirror/redistest",
 			"mirror/redistest/aof", "mirror/redistest/redissontest", "mirror/redistest/sourcetest"},
 		external: []string{"github.com/redis/go-redis", "golang.org/x/sync"},
@@ -721,7 +739,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "mirror/pair",
-		may:      []string{"client", "mirror/redisconn"},
+		may:      []string{"client", "client/admin", "mirror/redisconn"},
 		testMay:  []string{"client/belfrytest", "mirror/redistest"},
 		external: []string{"github.com/redis/go-redis", "golang.org/x/sync"},
 		reason:   "the right to work on two queues does not depend on what is moved between them",
@@ -1105,7 +1123,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "cmd/belfry/clustertrial",
-		testMay:  []string{"client", "cmd/belfry/processtest", "rpc/belfry/..."},
+		testMay:  []string{"client", "client/admin", "cmd/belfry/processtest", "rpc/belfry/..."},
 		external: []string{"google.golang.org/protobuf"},
 		reason:   "a trial sees processes, and imports no part of the server that it judges",
 	},
@@ -1116,14 +1134,14 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "cmd/belfry/browsertest",
-		testMay:  []string{"client", "cmd/belfry/processtest"},
+		testMay:  []string{"client", "client/admin", "cmd/belfry/processtest"},
 		external: []string{"github.com/chromedp/cdproto", "github.com/chromedp/chromedp"},
 		reason:   "a browser sees pages; data comes by the SDK",
 	},
 	{
 		dir: "cmd/belfry/mirrortrial",
 		testMay: []string{
-			"client", "cmd/belfry/processtest", "mirror", "mirror/redistest", "mirror/redistest/aof",
+			"client", "client/admin", "cmd/belfry/processtest", "mirror", "mirror/redistest", "mirror/redistest/aof",
 			"mirror/redistest/redissontest", "mirror/redistest/sourcetest",
 		},
 		external: []string{"github.com/redis/go-redis"},

@@ -2,17 +2,22 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/client/admin"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -96,15 +101,16 @@ func TestAdmin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := NewFake()
 		requests := seen(fake)
-		admin := start(t, newPipeNet(), nil, fake).Admin()
+		c := start(t, newPipeNet(), nil, fake).Admin()
 		ctx := t.Context()
-		settings, wire := &QueueSettings{TTR: new(time.Minute)}, &belfryv1.QueueSettings{Ttr: durationpb.New(time.Minute)}
-		if created, err := admin.CreateQueue(ctx, "q", 4, settings); err != nil || created.Partitions != 4 ||
+		settings := &admin.QueueSettings{TTR: new(time.Minute)}
+		wire := &belfryv1.QueueSettings{Ttr: durationpb.New(time.Minute)}
+		if created, err := c.CreateQueue(ctx, "q", 4, settings); err != nil || created.Partitions != 4 ||
 			*created.Settings.TTR != time.Minute {
 			t.Errorf("create: %+v, %v", created, err)
 		}
 		var names []string
-		for queue, err := range admin.Queues(ctx, "n") {
+		for queue, err := range c.Queues(ctx, "n") {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,22 +121,22 @@ func TestAdmin(t *testing.T) {
 		if diff := cmp.Diff([]string{"n0", "n1", "n2", "n3", "n4"}, names); diff != "" {
 			t.Errorf("queues (-want +got):\n%s", diff)
 		}
-		if queue, err := admin.Queue(ctx, "q"); err != nil || queue.Name != "q" {
+		if queue, err := c.Queue(ctx, "q"); err != nil || queue.Name != "q" {
 			t.Errorf("queue: %v, %v", queue, err)
 		}
-		if updated, err := admin.UpdateQueue(ctx, "q", settings); err != nil || updated.Version != 7 {
+		if updated, err := c.UpdateQueue(ctx, "q", settings); err != nil || updated.Version != 7 {
 			t.Errorf("update: %v, %v", updated, err)
 		}
-		if n, err := admin.PurgeQueue(ctx, "q", "DEAD", "RESERVED"); err != nil || n != 17 {
+		if n, err := c.PurgeQueue(ctx, "q", "DEAD", "RESERVED"); err != nil || n != 17 {
 			t.Errorf("purge: %d, %v", n, err)
 		}
-		if _, err := admin.PurgeQueue(ctx, "q", "DAED"); err == nil {
+		if _, err := c.PurgeQueue(ctx, "q", "DAED"); err == nil {
 			t.Error("purge of a state that does not exist")
 		}
-		if n, err := admin.DeleteQueue(ctx, "q"); err != nil || n != 18 {
+		if n, err := c.DeleteQueue(ctx, "q"); err != nil || n != 18 {
 			t.Errorf("delete: %d, %v", n, err)
 		}
-		if cluster, err := admin.Cluster(ctx); err != nil || cluster.AnsweredBy != "n1" {
+		if cluster, err := c.Cluster(ctx); err != nil || cluster.AnsweredBy != "n1" {
 			t.Errorf("cluster: %v, %v", cluster, err)
 		}
 		want := []proto.Message{
@@ -150,6 +156,57 @@ func TestAdmin(t *testing.T) {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// TestAdminRepeats: an administrative call whose answer is lost is sent again under the same request
+// id, as any other. Its error is an Error with that id.
+func TestAdminRepeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := NewFake()
+		lost := 0
+		fake.failAfter(func(context.Context, string, proto.Message) error {
+			if lost++; lost < 3 {
+				return refusal(connect.CodeUnavailable, "UNKNOWN_OUTCOME", "UNKNOWN", 0)
+			}
+			return nil
+		})
+		c := start(t, newPipeNet(), nil, fake)
+		if n, err := c.Admin().PurgeQueue(t.Context(), "q"); err != nil || n != 17 {
+			t.Errorf("purge: %d, %v", n, err)
+		}
+		ids := fake.ids("PurgeQueue")
+		if len(ids) != 3 || ids[0] == "" || ids[1] != ids[0] || ids[2] != ids[0] {
+			t.Errorf("ids of requests: %q", ids)
+		}
+		fake.failBefore(func(context.Context, string, proto.Message) error {
+			return refusal(connect.CodeNotFound, "QUEUE_NOT_FOUND", "NOT_APPLIED", 0)
+		})
+		_, err := c.Admin().PurgeQueue(t.Context(), "q")
+		e, ok := errors.AsType[*Error](err)
+		if !ok || !errors.Is(err, Reason("QUEUE_NOT_FOUND")) || e.RequestID == "" || e.RequestID == ids[0] {
+			t.Errorf("%+v", err)
+		}
+		if _, err := c.Admin().PurgeQueue(t.Context(), "q", "DAED"); !errors.Is(err, Reason("INVALID")) {
+			t.Errorf("a call that is not sent: %v", err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.Admin().Cluster(t.Context()); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("of a closed client: %v", err)
+		}
+	})
+}
+
+// TestTasksSelectAsListsDo: a task can select every job that a list can.
+func TestTasksSelectAsListsDo(t *testing.T) {
+	list, selection := reflect.TypeFor[ListOptions](), reflect.TypeFor[admin.Selection]()
+	for i := range list.NumField() {
+		field := list.Field(i)
+		if same, ok := selection.FieldByName(field.Name); field.Name != "PageSize" && (!ok || same.Type != field.Type) {
+			t.Errorf("a task has no %s", field.Name)
+		}
+	}
 }
 
 func TestPutOptions(t *testing.T) {

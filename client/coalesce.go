@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 
+	"github.com/belfrydb/belfry/client/internal/calls"
 	"github.com/belfrydb/belfry/client/internal/coalesce"
 	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/placement"
@@ -54,7 +55,7 @@ func sendOnce[Q, R any](c *Client, send sendFunc[Q, R], placeOf func(req Q) plac
 		if got.At.direct != nil {
 			ep = got.At.direct
 		}
-		replies, err := attempt(ctx, callKind{}, ep, func(ctx context.Context, ep *endpoint) (*[]coalesce.Reply[R], error) {
+		replies, err := attempt(ctx, calls.Kind{}, ep, func(ctx context.Context, ep *endpoint) (*[]coalesce.Reply[R], error) {
 			replies, err := send(ctx, ep, id, reqs)
 			return &replies, err
 		})

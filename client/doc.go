@@ -16,6 +16,9 @@
 //
 // A [Queue] does the same with Go values instead of bytes.
 //
+// [Client.Admin] configures and inspects queues and the cluster, and acts on many jobs at once. Its
+// types are in the package admin below this one.
+//
 // # Outcomes
 //
 // Every call ends as applied, not applied, or unknown, and an [Error] says which. Each mutation

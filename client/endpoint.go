@@ -48,19 +48,10 @@ func newCall[A any](h connect.HTTPClient, u, procedure string) *connect.Client[s
 		connect.WithCodec(session.Codec{}))
 }
 
-type (
-	queueMethods = belfryv1connect.QueueServiceClient
-	adminMethods = belfryv1connect.AdminServiceClient
-)
+type queueMethods = belfryv1connect.QueueServiceClient
 
 // onQueue returns what calls a method of QueueService, for call.
 func onQueue[Req, Res any](method func(queueMethods, context.Context, *Req) (*Res, error),
 	req *Req) func(context.Context, *endpoint) (*Res, error) {
 	return func(ctx context.Context, ep *endpoint) (*Res, error) { return method(ep.queue, ctx, req) }
-}
-
-// onAdmin is onQueue for AdminService.
-func onAdmin[Req, Res any](method func(adminMethods, context.Context, *Req) (*Res, error),
-	req *Req) func(context.Context, *endpoint) (*Res, error) {
-	return func(ctx context.Context, ep *endpoint) (*Res, error) { return method(ep.admin, ctx, req) }
 }

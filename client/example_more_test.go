@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -185,7 +186,7 @@ func ExampleError() {
 	}
 	defer func() { _ = c.Close() }()
 
-	if _, err := c.Admin().CreateQueue(ctx, "orders", 1, &client.QueueSettings{MaxJobs: new(1)}); err != nil {
+	if _, err := c.Admin().CreateQueue(ctx, "orders", 1, &admin.QueueSettings{MaxJobs: new(1)}); err != nil {
 		log.Panic(err)
 	}
 	for range 2 {
@@ -200,7 +201,7 @@ func ExampleError() {
 }
 
 // A queue is paused, inspected and resumed.
-func ExampleAdmin() {
+func ExampleClient_Admin() {
 	url, stop := startServer()
 	defer stop()
 	ctx := context.Background()
@@ -213,17 +214,16 @@ func ExampleAdmin() {
 	if _, err := c.Put(ctx, "orders", nil); err != nil {
 		log.Panic(err)
 	}
-	admin := c.Admin()
-	if _, err := admin.UpdateQueue(ctx, "orders", &client.QueueSettings{Paused: new(true)}); err != nil {
+	if _, err := c.Admin().UpdateQueue(ctx, "orders", &admin.QueueSettings{Paused: new(true)}); err != nil {
 		log.Panic(err)
 	}
-	for queue, err := range admin.Queues(ctx, "") {
+	for queue, err := range c.Admin().Queues(ctx, "") {
 		if err != nil {
 			log.Panic(err)
 		}
 		fmt.Println(queue.Name, "ready:", queue.Ready, "paused:", *queue.Settings.Paused)
 	}
-	n, err := admin.DeleteQueue(ctx, "orders")
+	n, err := c.Admin().DeleteQueue(ctx, "orders")
 	fmt.Println("jobs deleted:", n, err)
 	// Output:
 	// orders ready: 1 paused: true

@@ -8,14 +8,15 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/client/internal/batchcodec"
+	"github.com/belfrydb/belfry/client/internal/calls"
 	"github.com/belfrydb/belfry/client/internal/coalesce"
 	"github.com/belfrydb/belfry/client/internal/consume"
 	"github.com/belfrydb/belfry/client/internal/placement"
 	"github.com/belfrydb/belfry/client/internal/session"
 	"github.com/belfrydb/belfry/client/internal/tracing"
+	"github.com/belfrydb/belfry/client/internal/values"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/stream"
 )
@@ -44,7 +45,7 @@ func (c *Client) ack(ctx context.Context, lease string) error {
 		}
 		return nil
 	}
-	_, err := call(ctx, c, callKind{place: placement.OfLease(lease)},
+	_, err := call(ctx, c, calls.Kind{Place: placement.OfLease(lease)},
 		onQueue(queueMethods.Ack, &belfryv1.AckRequest{Lease: lease}))
 	return err
 }
@@ -129,12 +130,12 @@ func (c *Client) nack(ctx context.Context, lease string, cause error) (State, ti
 		req.Dead = true
 	case consume.ResultDone, consume.ResultRetry, consume.ResultSnooze:
 	}
-	res, err := call(ctx, c, callKind{id: &req.RequestId, place: placement.OfLease(lease)},
+	res, err := call(ctx, c, calls.Kind{ID: &req.RequestId, Place: placement.OfLease(lease)},
 		onQueue(queueMethods.Nack, req))
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	return stateOf(res.GetState()), timeOf(res.GetDueAt()), nil
+	return values.StateOf(res.GetState()), values.TimeOf(res.GetDueAt()), nil
 }
 
 // Release returns a job to its queue, due after delay (0 to 100 years), without counting an
@@ -160,12 +161,12 @@ func (c *Client) release(ctx context.Context, lease string, delay time.Duration)
 	if delay != 0 {
 		req.Delay = durationpb.New(delay)
 	}
-	res, err := call(ctx, c, callKind{id: &req.RequestId, place: placement.OfLease(lease)},
+	res, err := call(ctx, c, calls.Kind{ID: &req.RequestId, Place: placement.OfLease(lease)},
 		onQueue(queueMethods.Release, req))
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	return stateOf(res.GetState()), timeOf(res.GetDueAt()), nil
+	return values.StateOf(res.GetState()), values.TimeOf(res.GetDueAt()), nil
 }
 
 // Extend moves the end of a lease to ttr from now: 1 ms to 24 h, or 0 for the length that it was
@@ -178,20 +179,12 @@ func (c *Client) Extend(ctx context.Context, lease string, ttr time.Duration) (t
 	if ttr != 0 {
 		req.Ttr = durationpb.New(ttr)
 	}
-	res, err := call(ctx, c, callKind{id: &req.RequestId, place: placement.OfLease(lease)},
+	res, err := call(ctx, c, calls.Kind{ID: &req.RequestId, Place: placement.OfLease(lease)},
 		onQueue(queueMethods.Extend, req))
 	if err != nil {
 		return time.Time{}, err
 	}
-	return timeOf(res.GetLeaseUntil()), nil
-}
-
-// timeOf reads a time off the wire: zero if it is not set.
-func timeOf(t *timestamppb.Timestamp) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.AsTime()
+	return values.TimeOf(res.GetLeaseUntil()), nil
 }
 
 // errorBytesMax is how much of an error's text the server keeps.
@@ -219,12 +212,13 @@ func (c *Client) ForceCancel(ctx context.Context, queue, id string) (State, erro
 
 func (c *Client) cancelJob(ctx context.Context, req *belfryv1.CancelRequest) (State, error) {
 	req.RequestId = c.clock.NewID()
-	res, err := call(ctx, c, callKind{id: &req.RequestId, place: placement.Place{Queue: req.GetQueue(), ID: req.GetId()}},
+	place := placement.Place{Queue: req.GetQueue(), ID: req.GetId()}
+	res, err := call(ctx, c, calls.Kind{ID: &req.RequestId, Place: place},
 		onQueue(queueMethods.Cancel, req))
 	if err != nil {
 		return "", err
 	}
-	return stateOf(res.GetState()), nil
+	return values.StateOf(res.GetState()), nil
 }
 
 // Reschedule gives a delayed or ready job another due time, set by [In] or [At], and returns it.
@@ -242,12 +236,13 @@ func (c *Client) Reschedule(ctx context.Context, queue, id string, when PutOptio
 	default:
 		return time.Time{}, invalidError("Reschedule takes In or At")
 	}
-	res, err := call(ctx, c, callKind{id: &req.RequestId, place: placement.Place{Queue: req.GetQueue(), ID: req.GetId()}},
+	place := placement.Place{Queue: req.GetQueue(), ID: req.GetId()}
+	res, err := call(ctx, c, calls.Kind{ID: &req.RequestId, Place: place},
 		onQueue(queueMethods.Reschedule, req))
 	if err != nil {
 		return time.Time{}, err
 	}
-	return timeOf(res.GetDueAt()), nil
+	return values.TimeOf(res.GetDueAt()), nil
 }
 
 // Redrive makes the dead jobs with these ids ready again, at most 1,000, and returns how many there
@@ -272,7 +267,7 @@ func (c *Client) RedriveOldest(ctx context.Context, queue string, limit int) (in
 
 func (c *Client) redrive(ctx context.Context, req *belfryv1.RedriveRequest) (int, error) {
 	req.RequestId = c.clock.NewID()
-	res, err := call(ctx, c, callKind{id: &req.RequestId}, onQueue(queueMethods.Redrive, req))
+	res, err := call(ctx, c, calls.Kind{ID: &req.RequestId}, onQueue(queueMethods.Redrive, req))
 	if err != nil {
 		return 0, err
 	}

@@ -2,45 +2,17 @@ package client
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/belfrydb/belfry/client/internal/values"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // A State is a job's state: "DELAYED", "READY", "RESERVED" or "DEAD". For a job that has ended it
 // says how: "ACKED", "CANCELLED" or "EXPIRED". Empty if unknown.
-type State string
-
-const statePrefix = "JOB_STATE_"
-
-// stateOf reads a state off the wire. A state of a later version keeps its number.
-func stateOf(s belfryv1.JobState) State {
-	switch s {
-	case belfryv1.JobState_JOB_STATE_UNSPECIFIED:
-		return ""
-	case belfryv1.JobState_JOB_STATE_DELAYED: // the three that most answers have
-		return "DELAYED"
-	case belfryv1.JobState_JOB_STATE_READY:
-		return "READY"
-	case belfryv1.JobState_JOB_STATE_RESERVED:
-		return "RESERVED"
-	default:
-		return State(strings.TrimPrefix(s.String(), statePrefix))
-	}
-}
-
-// wire returns the state's number, unspecified for the empty state. ok is false for a word that is
-// not a state.
-func (s State) wire() (state belfryv1.JobState, ok bool) {
-	if s == "" {
-		return belfryv1.JobState_JOB_STATE_UNSPECIFIED, true
-	}
-	n, ok := belfryv1.JobState_value[statePrefix+string(s)]
-	return belfryv1.JobState(n), ok
-}
+type State = values.State
 
 // A Job is one job, as Reserve, Get and List return it. Several goroutines may read its fields.
 type Job struct {
@@ -117,8 +89,8 @@ type Attempt struct {
 // attemptOf reads an attempt off the wire.
 func attemptOf(a *belfryv1.Attempt) Attempt {
 	return Attempt{
-		Number: int(a.GetNumber()), BeganAt: timeOf(a.GetBeganAt()), EndedAt: timeOf(a.GetEndedAt()), Lapsed: a.GetLapsed(),
-		Client: a.GetClient(), Error: a.GetError(),
+		Number: int(a.GetNumber()), BeganAt: values.TimeOf(a.GetBeganAt()), EndedAt: values.TimeOf(a.GetEndedAt()),
+		Lapsed: a.GetLapsed(), Client: a.GetClient(), Error: a.GetError(),
 	}
 }
 
@@ -127,14 +99,15 @@ func attemptOf(a *belfryv1.Attempt) Attempt {
 func jobOf(c *Client, j *belfryv1.Job, received time.Time) *Job {
 	job := &Job{
 		Queue: j.GetQueue(), ID: j.GetId(), Body: j.GetData(), BodyBytes: int(j.GetBodyBytes()), Headers: j.GetHeaders(),
-		State: stateOf(j.GetState()), Attempt: int(j.GetAttempt()), MaxAttempts: int(j.GetMaxAttempts()),
+		State: values.StateOf(j.GetState()), Attempt: int(j.GetAttempt()), MaxAttempts: int(j.GetMaxAttempts()),
 		Lease: j.GetLease(), Fence: j.GetFence(), Priority: int(j.GetPriority()), TTR: j.GetTtr().AsDuration(),
 		LastError: j.GetLastError(), AttemptUnknown: j.GetAttemptUnknown(), client: c, received: received,
-		LeaseUntil: timeOf(j.GetLeaseUntil()), DueAt: timeOf(j.GetDueAt()), FirstDueAt: timeOf(j.GetFirstDueAt()),
-		CreatedAt: timeOf(j.GetCreatedAt()), ExpiresAt: timeOf(j.GetExpiresAt()), EndedAt: timeOf(j.GetEndedAt()),
-		LeaseSince: timeOf(j.GetLeaseSince()), ReservedAt: timeOf(j.GetReservedAt()), Client: j.GetClient(),
-		Cause: j.GetCause(), RetryDelays: each(j.GetRetryDelays(), (*durationpb.Duration).AsDuration),
-		Attempts: each(j.GetAttempts(), attemptOf),
+		LeaseUntil: values.TimeOf(j.GetLeaseUntil()), DueAt: values.TimeOf(j.GetDueAt()),
+		FirstDueAt: values.TimeOf(j.GetFirstDueAt()), CreatedAt: values.TimeOf(j.GetCreatedAt()),
+		ExpiresAt: values.TimeOf(j.GetExpiresAt()), EndedAt: values.TimeOf(j.GetEndedAt()),
+		LeaseSince: values.TimeOf(j.GetLeaseSince()), ReservedAt: values.TimeOf(j.GetReservedAt()), Client: j.GetClient(),
+		Cause: j.GetCause(), RetryDelays: values.Each(j.GetRetryDelays(), (*durationpb.Duration).AsDuration),
+		Attempts: values.Each(j.GetAttempts(), attemptOf),
 	}
 	if text, ok := j.GetBody().(*belfryv1.Job_Text); ok {
 		job.Body = []byte(text.Text)

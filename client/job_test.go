@@ -63,19 +63,6 @@ func TestJobOffTheWire(t *testing.T) {
 	}
 }
 
-func TestStates(t *testing.T) {
-	for number := range belfryv1.JobState_name {
-		state := stateOf(belfryv1.JobState(number))
-		back, ok := state.wire()
-		if !ok || int32(back) != number || number != 0 && state == "" {
-			t.Errorf("state %d is %q and %d, %v back", number, state, back, ok)
-		}
-	}
-	if _, ok := State("DAED").wire(); ok {
-		t.Error("DAED is a state")
-	}
-}
-
 func TestFinishingByJob(t *testing.T) {
 	for name, try := range map[string]struct {
 		finish func(ctx context.Context, job *Job) error

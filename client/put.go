@@ -10,10 +10,12 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/client/internal/batchcodec"
+	"github.com/belfrydb/belfry/client/internal/calls"
 	"github.com/belfrydb/belfry/client/internal/coalesce"
 	"github.com/belfrydb/belfry/client/internal/placement"
 	"github.com/belfrydb/belfry/client/internal/session"
 	"github.com/belfrydb/belfry/client/internal/tracing"
+	"github.com/belfrydb/belfry/client/internal/values"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/stream"
 )
@@ -173,7 +175,7 @@ func (c *Client) put(ctx context.Context, scratch *putScratch, req *belfryv1.Put
 // putAlone sends a put in a call of its own.
 func (c *Client) putAlone(ctx context.Context, req *belfryv1.PutRequest) (PutResult, error) {
 	req.RequestId = c.clock.NewID()
-	res, err := call(ctx, c, callKind{id: &req.RequestId, place: putPlace(req)}, onQueue(queueMethods.Put, req))
+	res, err := call(ctx, c, calls.Kind{ID: &req.RequestId, Place: putPlace(req)}, onQueue(queueMethods.Put, req))
 	if err != nil {
 		return PutResult{}, err
 	}
@@ -291,7 +293,8 @@ func putPlace(req *belfryv1.PutRequest) placement.Place {
 
 func putResult(res *belfryv1.PutResponse) PutResult {
 	return PutResult{
-		ID: res.GetId(), DueAt: timeOf(res.GetDueAt()), Created: res.GetCreated(), State: stateOf(res.GetState()),
+		ID: res.GetId(), DueAt: values.TimeOf(res.GetDueAt()), Created: res.GetCreated(),
+		State: values.StateOf(res.GetState()),
 	}
 }
 

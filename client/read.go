@@ -5,9 +5,9 @@ import (
 	"iter"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
+	"github.com/belfrydb/belfry/client/internal/calls"
 	"github.com/belfrydb/belfry/client/internal/placement"
+	"github.com/belfrydb/belfry/client/internal/values"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -28,7 +28,7 @@ func (c *Client) Find(ctx context.Context, queue, id string) (*Job, error) {
 }
 
 func (c *Client) get(ctx context.Context, req *belfryv1.GetRequest) (*Job, error) {
-	res, err := call(ctx, c, callKind{reads: true, place: placement.Place{Queue: req.Queue, ID: req.Id}},
+	res, err := call(ctx, c, calls.Kind{Reads: true, Place: placement.Place{Queue: req.Queue, ID: req.Id}},
 		onQueue(queueMethods.Get, req))
 	if err != nil {
 		return nil, err
@@ -55,18 +55,18 @@ type ListOptions struct {
 // first error. Jobs that change while it runs may be seen twice or not at all.
 func (c *Client) List(ctx context.Context, queue string, o ListOptions) iter.Seq2[*Job, error] {
 	return func(yield func(*Job, error) bool) {
-		state, ok := o.State.wire()
+		state, ok := values.StateNumber(o.State)
 		if !ok || o.PageSize < 0 || o.PageSize > batchJobsMax {
 			yield(nil, invalidError("ListOptions: there is no state %q, or the page size %d is not 0 to %d", o.State, o.PageSize,
 				batchJobsMax))
 			return
 		}
 		req := &belfryv1.ListRequest{
-			Queue: queue, State: state, DueAfter: timestampOf(o.DueAfter), DueBefore: timestampOf(o.DueBefore),
+			Queue: queue, State: state, DueAfter: values.Timestamp(o.DueAfter), DueBefore: values.Timestamp(o.DueBefore),
 			PageSize: int32(o.PageSize), Text: o.Text, IdPrefix: o.IDPrefix, Cause: o.Cause,
 		}
 		for {
-			res, err := call(ctx, c, callKind{reads: true, place: placement.Place{Queue: queue}},
+			res, err := call(ctx, c, calls.Kind{Reads: true, Place: placement.Place{Queue: queue}},
 				onQueue(queueMethods.List, req))
 			if err != nil {
 				yield(nil, err)
@@ -82,12 +82,4 @@ func (c *Client) List(ctx context.Context, queue string, o ListOptions) iter.Seq
 			}
 		}
 	}
-}
-
-// timestampOf returns the wire form of a time: nil if the time is zero.
-func timestampOf(t time.Time) *timestamppb.Timestamp {
-	if t.IsZero() {
-		return nil
-	}
-	return timestamppb.New(t)
 }

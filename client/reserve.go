@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/belfrydb/belfry/client/internal/calls"
 	"github.com/belfrydb/belfry/client/internal/coalesce"
 	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/lease"
@@ -130,7 +131,7 @@ func (c *Client) collect(ctx context.Context, o ReserveOptions, err *failure.Err
 	}
 	o.Wait = 0
 	req := o.request(err.RequestID)
-	res, _, failure := callCounted(ctx, c, callKind{place: o.place()},
+	res, _, failure := callCounted(ctx, c, calls.Kind{Place: o.place()},
 		func(ctx context.Context, ep *endpoint) (*reserveAnswer, error) {
 			return sendReserve(ctx, ep, req)
 		})
@@ -162,7 +163,8 @@ func (c *Client) reserveMany(ctx context.Context, o ReserveOptions,
 	failed func(*failure.Error)) ([]*Job, *failure.Error) {
 	req := o.request(c.clock.NewID())
 	started := time.Now()
-	res, failures, err := callCounted(ctx, c, callKind{id: &req.RequestId, wait: o.Wait, failed: failed, place: o.place()},
+	kind := calls.Kind{ID: &req.RequestId, Wait: o.Wait, Failed: failed, Place: o.place()}
+	res, failures, err := callCounted(ctx, c, kind,
 		func(ctx context.Context, ep *endpoint) (*reserveAnswer, error) { return sendReserve(ctx, ep, req) })
 	if err != nil {
 		err.RequestID = req.RequestId

@@ -4,80 +4,81 @@ import (
 	"context"
 	"time"
 
+	"github.com/belfrydb/belfry/client/internal/calls"
 	"github.com/belfrydb/belfry/client/internal/failure"
-	"github.com/belfrydb/belfry/client/internal/placement"
 )
 
 // attemptTimeout bounds one attempt, beyond the time that a Reserve waits. After it the client asks
 // again, at the same server or at another one.
 const attemptTimeout = 30 * time.Second
 
-// A callKind tells the retry loop what it must know about a method.
-type callKind struct {
-	reads bool            // changes nothing
-	id    *string         // the request's id field; nil for a call that needs none to be repeated
-	wait  time.Duration   // how long the server may normally take to answer
-	place placement.Place // what the call concerns
-	// failed, if not nil, is called after each attempt that another one will follow.
-	failed func(*failure.Error)
-}
-
 // call sends one request until it is answered, permanently refused, or ctx ends. The request is the
 // same each time, including its id. The error is an *Error.
 func call[Res any](
-	ctx context.Context, c *Client, kind callKind, do func(context.Context, *endpoint) (*Res, error),
+	ctx context.Context, c *Client, kind calls.Kind, do func(context.Context, *endpoint) (*Res, error),
 ) (*Res, error) {
-	if err := c.closed(); err != nil {
-		return nil, err
+	res, err := tryCall(ctx, c, kind, do)
+	if err != nil {
+		return nil, public(err)
+	}
+	return res, nil
+}
+
+// tryCall is call with an error that is not public yet.
+func tryCall[Res any](
+	ctx context.Context, c *Client, kind calls.Kind, do func(context.Context, *endpoint) (*Res, error),
+) (*Res, *failure.Error) {
+	if c.lifetime().Err() != nil {
+		return nil, failure.Closed()
 	}
 	res, _, err := callCounted(ctx, c, kind, do)
 	if err == nil {
 		return res, nil
 	}
-	if kind.id != nil {
-		err.RequestID = *kind.id
+	if kind.ID != nil {
+		err.RequestID = *kind.ID
 	}
-	return nil, public(err)
+	return nil, err
 }
 
-// callCounted is call that also returns how many attempts failed before the answer.
+// callCounted is tryCall of an open client that also returns how many attempts failed before the answer.
 func callCounted[Res any](
-	ctx context.Context, c *Client, kind callKind, do func(context.Context, *endpoint) (*Res, error),
+	ctx context.Context, c *Client, kind calls.Kind, do func(context.Context, *endpoint) (*Res, error),
 ) (*Res, int, *failure.Error) {
-	r := failure.History{NoChange: kind.reads}
+	r := failure.History{NoChange: kind.Reads}
 	renewed := false
 	for {
 		if ctx.Err() != nil {
 			return nil, r.Attempts(), r.Ended(ctx, failure.NothingSent)
 		}
 		ep, n := c.endpoints.Pick()
-		direct := c.endpoints.routes.Leader(kind.place)
+		direct := c.endpoints.routes.Leader(kind.Place)
 		if direct != nil {
 			ep = direct
 		}
 		res, err := attempt(ctx, kind, ep, do)
 		if err == nil {
-			c.answered(kind.place) //nolint:contextcheck // the map is for the client, not for this call
+			c.answered(kind.Place) //nolint:contextcheck // the map is for the client, not for this call
 			return res, r.Attempts(), nil
 		}
 		e := failure.Of(err)
 		if ctx.Err() != nil && e.Reason == "" {
 			return nil, r.Attempts(), r.Ended(ctx, failure.SentBy(e))
 		}
-		if e.Reason == failure.RequestExpired && kind.id != nil && r.Attempts() == 0 &&
-			(!renewed || c.clock.SetForwardSince(*kind.id)) {
+		if e.Reason == failure.RequestExpired && kind.ID != nil && r.Attempts() == 0 &&
+			(!renewed || c.clock.SetForwardSince(*kind.ID)) {
 			// The id was never sent before, so no change was applied under it. This machine's clock
 			// is wrong, and the refusal has set it.
 			renewed = true
-			*kind.id = c.clock.NewID()
+			*kind.ID = c.clock.NewID()
 			continue
 		}
 		if !r.Failed(e) {
 			return nil, r.Attempts(), r.Settled()
 		}
 		c.endpoints.leaveFailed(e, direct, n)
-		if kind.failed != nil {
-			kind.failed(e)
+		if kind.Failed != nil {
+			kind.Failed(e)
 		}
 		if failure.Sleep(ctx, r.Pause()) != nil {
 			return nil, r.Attempts(), r.Ended(ctx, failure.NothingSent)
@@ -86,9 +87,9 @@ func callCounted[Res any](
 }
 
 func attempt[Res any](
-	ctx context.Context, kind callKind, ep *endpoint, do func(context.Context, *endpoint) (*Res, error),
+	ctx context.Context, kind calls.Kind, ep *endpoint, do func(context.Context, *endpoint) (*Res, error),
 ) (*Res, error) {
-	ctx, cancel := context.WithTimeout(ctx, kind.wait+attemptTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kind.Wait+attemptTimeout)
 	defer cancel()
 	if err := ep.sessions.Verify(ctx); err != nil {
 		return nil, err

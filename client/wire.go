@@ -5,6 +5,7 @@ import (
 
 	"github.com/belfrydb/belfry/client/internal/batchcodec"
 	"github.com/belfrydb/belfry/client/internal/coalesce"
+	"github.com/belfrydb/belfry/client/internal/values"
 	"github.com/belfrydb/belfry/client/internal/wire"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -44,7 +45,7 @@ func (d *putDecoder) decode(r *PutResult, data []byte, left int) (err error) {
 		case 3:
 			r.Created = f.Value != 0
 		case 4:
-			r.State = stateOf(belfryv1.JobState(f.Value))
+			r.State = values.StateOf(belfryv1.JobState(f.Value))
 		}
 		if err != nil {
 			return err
@@ -200,7 +201,7 @@ func decodeJobNumber(job *Job, f wire.Field) {
 	case 5:
 		job.Attempt = int(uint32(f.Value))
 	case 11:
-		job.State = stateOf(belfryv1.JobState(f.Value))
+		job.State = values.StateOf(belfryv1.JobState(f.Value))
 	case 12:
 		job.Priority = int(int32(f.Value))
 	case 14:

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/belfrydb/belfry/client/internal/consume"
+	"github.com/belfrydb/belfry/client/internal/values"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -90,7 +91,7 @@ func (b *bench) want(id string, want jobState) {
 		if job.id != id {
 			continue
 		}
-		got := jobState{stateOf(job.state), job.attempt, max(0, time.Until(job.due)).Round(time.Second), job.lastError}
+		got := jobState{values.StateOf(job.state), job.attempt, max(0, time.Until(job.due)).Round(time.Second), job.lastError}
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(jobState{})); diff != "" {
 			b.t.Errorf("job %s (-want +got):\n%s", id, diff)
 		}

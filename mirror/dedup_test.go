@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 	"github.com/belfrydb/belfry/client/belfrytest"
 	"github.com/belfrydb/belfry/mirror/fromlmstfy"
 	"github.com/belfrydb/belfry/mirror/lmstfy"
@@ -47,7 +48,7 @@ func TestFinalizeOneOfTwo(t *testing.T) {
 			t.Run(fmt.Sprint(order[0], " first, ids remembered before: ", was), func(t *testing.T) {
 				r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 				if _, err := c.Admin().CreateQueue(t.Context(), "all", 1,
-					&client.QueueSettings{DedupForever: new(was)}); err != nil {
+					&admin.QueueSettings{DedupForever: new(was)}); err != nil {
 					t.Fatal(err)
 				}
 				importTo(t, r, c, "r1")
@@ -80,7 +81,7 @@ func TestDedupKilled(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	importTo(t, r, c, "r1")
 	importTo(t, r, c, "r2")
-	if _, err := c.Admin().UpdateQueue(t.Context(), "all", &client.QueueSettings{DedupForever: new(false)}); err != nil {
+	if _, err := c.Admin().UpdateQueue(t.Context(), "all", &admin.QueueSettings{DedupForever: new(false)}); err != nil {
 		t.Fatal(err)
 	}
 	forgetNote(t, c, "was")

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
@@ -173,7 +174,7 @@ func (e *exporter) prepare(ctx context.Context) error {
 // pause has nothing handed out any more, on every shard.
 func (e *exporter) pause(ctx context.Context) error {
 	for wait := (pair.Backoff{}); ; {
-		changed, err := e.Belfry.Admin().UpdateQueue(ctx, e.Queue, &client.QueueSettings{Paused: new(true)})
+		changed, err := e.Belfry.Admin().UpdateQueue(ctx, e.Queue, &admin.QueueSettings{Paused: new(true)})
 		if err != nil {
 			return fmt.Errorf("pausing the queue: %w", err)
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 	"github.com/belfrydb/belfry/client/belfrytest"
 	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redistest"
@@ -209,11 +209,11 @@ func TestCutover(t *testing.T) {
 func TestFinalizeKeepsSettings(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	app := redissontest.New(r, "orders", redissontest.NewGeneration, time.Now)
-	if _, err := c.Admin().CreateQueue(t.Context(), "orders", 1, &client.QueueSettings{Paused: new(true)}); err != nil {
+	if _, err := c.Admin().CreateQueue(t.Context(), "orders", 1, &admin.QueueSettings{Paused: new(true)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, was := range []bool{true, false, true} {
-		if _, err := c.Admin().UpdateQueue(t.Context(), "orders", &client.QueueSettings{DedupForever: &was}); err != nil {
+		if _, err := c.Admin().UpdateQueue(t.Context(), "orders", &admin.QueueSettings{DedupForever: &was}); err != nil {
 			t.Fatal(err)
 		}
 		if err := app.Offer(t.Context(), []byte("a"), time.Now().Add(time.Hour)); err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 	"github.com/belfrydb/belfry/client/belfrytest"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	"github.com/belfrydb/belfry/mirror/redistest"
@@ -21,7 +22,7 @@ func TestResumeTooEarly(t *testing.T) {
 	}
 	interruptExport(t, server, killed, func() { killed.Close() })
 	paused := false
-	if _, err := c.Admin().UpdateQueue(t.Context(), "orders", &client.QueueSettings{Paused: &paused}); err != nil {
+	if _, err := c.Admin().UpdateQueue(t.Context(), "orders", &admin.QueueSettings{Paused: &paused}); err != nil {
 		t.Fatal(err)
 	}
 	job := reserveOne(t, c)

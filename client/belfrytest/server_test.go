@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 	"github.com/belfrydb/belfry/client/belfrytest"
 )
 
@@ -71,19 +72,19 @@ func TestLifeOfAJob(t *testing.T) {
 }
 
 func TestAdmin(t *testing.T) {
-	admin := belfrytest.Start(t).Client(t).Admin()
-	settings := &client.QueueSettings{TTR: new(time.Minute)}
-	if _, err := admin.CreateQueue(t.Context(), "orders", 3, settings); err != nil {
+	at := belfrytest.Start(t).Client(t).Admin()
+	settings := &admin.QueueSettings{TTR: new(time.Minute)}
+	if _, err := at.CreateQueue(t.Context(), "orders", 3, settings); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.CreateQueue(t.Context(), "orders", 3, settings); !errors.Is(err, client.Reason("QUEUE_EXISTS")) {
+	if _, err := at.CreateQueue(t.Context(), "orders", 3, settings); !errors.Is(err, client.Reason("QUEUE_EXISTS")) {
 		t.Errorf("create again: %v", err)
 	}
-	queue, err := admin.Queue(t.Context(), "orders")
+	queue, err := at.Queue(t.Context(), "orders")
 	if err != nil || queue.Partitions != 3 || *queue.Settings.TTR != time.Minute {
 		t.Errorf("queue: %v, %v", queue, err)
 	}
-	if _, err := admin.Queue(t.Context(), "other"); !errors.Is(err, client.Reason("QUEUE_NOT_FOUND")) {
+	if _, err := at.Queue(t.Context(), "other"); !errors.Is(err, client.Reason("QUEUE_NOT_FOUND")) {
 		t.Errorf("a queue that does not exist: %v", err)
 	}
 }
@@ -251,18 +252,18 @@ func TestTaskActsOnWhatASearchFinds(t *testing.T) {
 		}
 		found++
 	}
-	admin := c.Admin()
-	task, err := admin.StartTask(ctx, client.TaskRequest{Act: "REDRIVE", Queue: "mail", Jobs: dead})
+	selected := admin.Selection{State: dead.State, Cause: dead.Cause}
+	task, err := c.Admin().StartTask(ctx, admin.TaskRequest{Act: "REDRIVE", Queue: "mail", Jobs: selected})
 	for errors.Is(err, client.Reason("UNIMPLEMENTED")) { // the new server has yet to agree with itself on its format
-		task, err = admin.StartTask(ctx, client.TaskRequest{Act: "REDRIVE", Queue: "mail", Jobs: dead})
+		task, err = c.Admin().StartTask(ctx, admin.TaskRequest{Act: "REDRIVE", Queue: "mail", Jobs: selected})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if task, err = admin.WaitTask(ctx, task.ID); err != nil || task.Changed != 2 || task.Jobs.Cause != dead.Cause {
+	if task, err = c.Admin().WaitTask(ctx, task.ID); err != nil || task.Changed != 2 || task.Jobs != selected {
 		t.Errorf("%+v, %v", task, err)
 	}
-	queue, err := admin.Queue(ctx, "mail")
+	queue, err := c.Admin().Queue(ctx, "mail")
 	if err != nil || found != 2 || queue.Ready != 2 || queue.Dead != 1 {
 		t.Errorf("found %d; %d ready, %d dead, %v", found, queue.Ready, queue.Dead, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 )
 
 // Several Redis queues may be moved to one queue of Belfry. Its notes are the job wasID, which has
@@ -194,7 +195,7 @@ func (l *Link) RestoreDedup(ctx context.Context, queue string) error {
 // meanwhile, it undoes this, and again is true: the caller must read the marks again.
 func (l *Link) setBack(ctx context.Context, n notes, was bool) (again bool, err error) {
 	for wait := (Backoff{}); ; {
-		changed, err := l.Belfry.Admin().UpdateQueue(ctx, n.queue, &client.QueueSettings{DedupForever: new(was)})
+		changed, err := l.Belfry.Admin().UpdateQueue(ctx, n.queue, &admin.QueueSettings{DedupForever: new(was)})
 		if err != nil && !IsGone(err) {
 			return false, fmt.Errorf("having the queue %s forget ids again: %w", n.queue, err)
 		}
@@ -223,7 +224,7 @@ func (l *Link) setBack(ctx context.Context, n notes, was bool) (again bool, err 
 // rememberForever has a queue remember the ids of ended jobs without end, and makes it if there is
 // none.
 func rememberForever(ctx context.Context, c *client.Client, queue string) error {
-	settings := &client.QueueSettings{DedupForever: new(true)}
+	settings := &admin.QueueSettings{DedupForever: new(true)}
 	_, err := c.Admin().CreateQueue(ctx, queue, 1, settings)
 	if errors.Is(err, client.Reason("QUEUE_EXISTS")) {
 		_, err = c.Admin().UpdateQueue(ctx, queue, settings)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 )
 
 // hostileQueue holds a job for each hostile text. fullQueue has jobs in every state.
@@ -207,7 +208,7 @@ func reserve(t *testing.T, c *client.Client, queue string) *client.Job {
 func pause(t *testing.T, c *client.Client, queue string) {
 	t.Helper()
 	yes := true
-	must[client.ConfiguredQueue](t)(c.Admin().UpdateQueue(t.Context(), queue, &client.QueueSettings{Paused: &yes}))
+	must[admin.ConfiguredQueue](t)(c.Admin().UpdateQueue(t.Context(), queue, &admin.QueueSettings{Paused: &yes}))
 }
 
 // state returns the state of a job, or how it ended.

@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 )
 
 // testHostile: the page of a job shows what a producer wrote as text, and its actions act on that
@@ -45,7 +45,7 @@ func testHostile(t *testing.T, b *tab) {
 		}
 	}
 	dead := func() uint64 {
-		return uint64(must[client.QueueState](t)(b.site.client.Admin().Queue(t.Context(), "hostile/dead")).Dead)
+		return uint64(must[admin.QueueState](t)(b.site.client.Admin().Queue(t.Context(), "hostile/dead")).Dead)
 	}
 	for left := dead(); left > 0; left = dead() {
 		b.enter("form[action=act-all] button", "done=task")

@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 )
 
 // stop is an element that the key Tab leads to. Place is its position among all elements of the
@@ -80,7 +81,7 @@ func testActions(t *testing.T, b *tab, namespace string) {
 	}
 	die(t, c, deadQueue, failing("no route to host 1", "no route to host 2", "disk full")...)
 	queuePage := "queue?queue=" + namespace + "%2Facts"
-	paused := func() bool { return *must[client.QueueState](t)(c.Admin().Queue(t.Context(), queue)).Settings.Paused }
+	paused := func() bool { return *must[admin.QueueState](t)(c.Admin().Queue(t.Context(), queue)).Settings.Paused }
 
 	b.visitUntil("queues?filter="+namespace, queuePage)
 	b.act(`main a[href="`+queuePage+`"]`, kb.Enter, queuePage)
@@ -130,7 +131,7 @@ func testActions(t *testing.T, b *tab, namespace string) {
 	b.tabTo(`form[action=purge] input[name=confirm]`)
 	b.press(deadQueue, kb.Enter)
 	b.awaitPage("done=purge")
-	if got := must[client.QueueState](t)(c.Admin().Queue(t.Context(), deadQueue)); got.Ready != 0 {
+	if got := must[admin.QueueState](t)(c.Admin().Queue(t.Context(), deadQueue)); got.Ready != 0 {
 		t.Errorf("the queue still has %d ready jobs", got.Ready)
 	}
 	b.clean("the actions")
@@ -146,7 +147,7 @@ func testForms(t *testing.T, b *tab) {
 	b.tabTo("input[name=maxAttempts]")
 	b.press("7")
 	b.act("form[action=new-queue] button", kb.Enter, "done=new-queue")
-	made := must[client.QueueState](t)(c.Admin().Queue(t.Context(), queue))
+	made := must[admin.QueueState](t)(c.Admin().Queue(t.Context(), queue))
 	if made.Settings.MaxAttempts == nil || *made.Settings.MaxAttempts != 7 {
 		t.Errorf("the settings are %+v, want 7 attempts", made.Settings)
 	}
@@ -154,7 +155,7 @@ func testForms(t *testing.T, b *tab) {
 	b.tabTo("input[name=maxAttempts]")
 	b.press(kb.Backspace, "9")
 	b.act("form[action=queue-settings] button", " ", "done=queue-settings")
-	made = must[client.QueueState](t)(c.Admin().Queue(t.Context(), queue))
+	made = must[admin.QueueState](t)(c.Admin().Queue(t.Context(), queue))
 	if got := *made.Settings.MaxAttempts; got != 9 {
 		t.Errorf("%d attempts, want 9", got)
 	}

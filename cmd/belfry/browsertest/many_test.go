@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 )
 
 // testMany: a job of which a person knows a part is found and run, and jobs are acted on together, with
@@ -21,7 +22,7 @@ func testMany(t *testing.T, b *tab, namespace string) {
 		must[client.PutResult](t)(c.Put(t.Context(), queue, []byte("{}"), client.ID(id), client.In(inDays(3))))
 	}
 	in := func(state string) int {
-		q := must[client.QueueState](t)(c.Admin().Queue(t.Context(), queue))
+		q := must[admin.QueueState](t)(c.Admin().Queue(t.Context(), queue))
 		return map[string]int{"delayed": q.Delayed, "ready": q.Ready}[state]
 	}
 

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 	"github.com/belfrydb/belfry/cmd/belfry/processtest"
 )
 
@@ -147,8 +147,8 @@ func watchLeads(t *testing.T, at *member, name string) *leadsWatch {
 	return w
 }
 
-func leadsAny(s *client.Cluster, name string) bool {
-	return s.Catalog.Leader == name || slices.ContainsFunc(s.Shards, func(sh client.ClusterShard) bool {
+func leadsAny(s *admin.Cluster, name string) bool {
+	return s.Catalog.Leader == name || slices.ContainsFunc(s.Shards, func(sh admin.Shard) bool {
 		return sh.Leader == name
 	})
 }

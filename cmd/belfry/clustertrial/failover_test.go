@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 	"github.com/belfrydb/belfry/cmd/belfry/processtest"
 )
 
@@ -53,7 +54,7 @@ func TestFailover(t *testing.T) {
 	<-third.C
 	killed := time.Now()
 	c.killNode(victim)
-	c.await("leaders of all shards among those left", func(s *client.Cluster) bool {
+	c.await("leaders of all shards among those left", func(s *admin.Cluster) bool {
 		for _, leader := range leaders(s) {
 			if leader == "" || leader == victim.name {
 				return false
@@ -130,7 +131,7 @@ func composed(t *testing.T) *cluster {
 }
 
 // leaders returns the leader of each shard.
-func leaders(s *client.Cluster) (names []string) {
+func leaders(s *admin.Cluster) (names []string) {
 	for _, shard := range s.Shards {
 		names = append(names, shard.Leader)
 	}
@@ -138,7 +139,7 @@ func leaders(s *client.Cluster) (names []string) {
 }
 
 // leadsMost returns the node that leads the most shards, the first of them by name.
-func leadsMost(s *client.Cluster) (most string) {
+func leadsMost(s *admin.Cluster) (most string) {
 	names := leaders(s)
 	for _, n := range s.Nodes {
 		if most == "" || countOf(names, n.Name) > countOf(names, most) {

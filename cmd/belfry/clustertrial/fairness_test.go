@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 	"github.com/belfrydb/belfry/cmd/belfry/processtest"
 )
 
@@ -93,7 +94,7 @@ func TestFairness(t *testing.T) {
 // awaitHealthyAs is awaitHealthy for as many voters of each shard as there can be.
 func (c *cluster) awaitHealthyAs(voters int) {
 	c.t.Helper()
-	c.await("a healthy cluster", func(s *client.Cluster) bool {
+	c.await("a healthy cluster", func(s *admin.Cluster) bool {
 		return len(s.Nodes) == len(c.running()) && complete(s, voters) && even(s)
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 	"github.com/belfrydb/belfry/cmd/belfry/processtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -173,7 +174,7 @@ func (f *founding) put(ctx context.Context, m *member) {
 func (f *founding) whole(after time.Time) time.Duration {
 	f.t.Helper()
 	said, before := map[string]bool{}, time.Now()
-	f.cluster.await("a whole cluster", func(s *client.Cluster) bool {
+	f.cluster.await("a whole cluster", func(s *admin.Cluster) bool {
 		for _, problem := range s.Problems {
 			if !said[problem] {
 				said[problem] = true
@@ -198,7 +199,7 @@ func (f *founding) whole(after time.Time) time.Duration {
 	return took
 }
 
-func isWhole(s *client.Cluster) bool {
+func isWhole(s *admin.Cluster) bool {
 	return len(s.Nodes) == 3 && len(s.Problems) == 0 && complete(s, factor)
 }
 

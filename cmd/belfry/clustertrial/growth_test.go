@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 	"github.com/belfrydb/belfry/cmd/belfry/processtest"
 )
 
@@ -26,7 +26,7 @@ func TestGrowth(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "n1", "n2", "n3", "n4", "n5")
 	c.start("n1")
-	c.await("one node", func(s *client.Cluster) bool { return complete(s, factor) })
+	c.await("one node", func(s *admin.Cluster) bool { return complete(s, factor) })
 	l := startLoad(c, *growthRate)
 
 	f := &figures{trial: "growth"}
@@ -90,13 +90,13 @@ func (c *cluster) drain(name string) {
 	if err != nil {
 		c.t.Fatalf("draining %s: %v\n%s", name, err, out)
 	}
-	c.await(name+" to be empty and the others to have what it had", func(s *client.Cluster) bool {
+	c.await(name+" to be empty and the others to have what it had", func(s *admin.Cluster) bool {
 		return complete(s, factor) && holdsNothing(s, name)
 	})
 }
 
 // holdsNothing reports whether a node has neither replicas nor leaderships.
-func holdsNothing(s *client.Cluster, name string) bool {
+func holdsNothing(s *admin.Cluster, name string) bool {
 	for _, n := range s.Nodes {
 		if n.Name == name && (n.Replicas > 0 || n.Leads > 0) {
 			return false

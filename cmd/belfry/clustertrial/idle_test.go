@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 )
 
 var idleTime = flag.Duration("trial.idle", time.Second, "how long TestIdle watches a cluster that nobody uses")
@@ -64,7 +64,7 @@ func (c *cluster) leaveAlone(f *figures) (diff string) {
 }
 
 // positions returns how far each shard's log and term are.
-func positions(s *client.Cluster) (all []string) {
+func positions(s *admin.Cluster) (all []string) {
 	for _, shard := range s.Shards {
 		all = append(all, fmt.Sprintf("shard %d: led by %s in term %d, entry %d", shard.Number, shard.Leader, shard.Term,
 			shard.AppliedIndex))

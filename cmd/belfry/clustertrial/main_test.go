@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 	"github.com/belfrydb/belfry/cmd/belfry/processtest"
 )
 
@@ -181,7 +182,7 @@ func (c *cluster) client() *client.Client {
 }
 
 // status asks the first running node for the cluster; nil if it does not answer.
-func (c *cluster) status(ctx context.Context) *client.Cluster {
+func (c *cluster) status(ctx context.Context) *admin.Cluster {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	status, err := c.running()[0].client.Admin().Cluster(ctx)
@@ -192,9 +193,9 @@ func (c *cluster) status(ctx context.Context) *client.Cluster {
 }
 
 // await asks for the cluster until it is as wanted, and returns it.
-func (c *cluster) await(what string, yes func(*client.Cluster) bool) *client.Cluster {
+func (c *cluster) await(what string, yes func(*admin.Cluster) bool) *admin.Cluster {
 	c.t.Helper()
-	var status *client.Cluster
+	var status *admin.Cluster
 	c.awaitThat(what, func(ctx context.Context) bool {
 		got := c.status(ctx)
 		if got != nil {
@@ -230,16 +231,16 @@ func pause(d time.Duration) {
 
 // awaitHealthy waits until the running nodes are all of the cluster, every shard has its voters,
 // and replicas and leaderships are even.
-func (c *cluster) awaitHealthy() *client.Cluster {
+func (c *cluster) awaitHealthy() *admin.Cluster {
 	c.t.Helper()
-	return c.await("a healthy cluster", func(s *client.Cluster) bool {
+	return c.await("a healthy cluster", func(s *admin.Cluster) bool {
 		return len(s.Problems) == 0 && len(s.Nodes) == len(c.running()) && complete(s, factor) && even(s)
 	})
 }
 
 // complete reports whether every shard has as many voters as it should have, at most factor, all of
 // them on nodes that are to stay, and no other voters.
-func complete(s *client.Cluster, factor int) bool {
+func complete(s *admin.Cluster, factor int) bool {
 	var staying []string
 	for _, n := range s.Nodes {
 		if n.State == "LIVE" {
@@ -262,7 +263,7 @@ func complete(s *client.Cluster, factor int) bool {
 
 // even reports whether the nodes that are to stay have about as many replicas, and lead about as
 // many shards, as each other.
-func even(s *client.Cluster) bool {
+func even(s *admin.Cluster) bool {
 	var replicas, leads []int
 	for _, n := range s.Nodes {
 		if n.State == "LIVE" {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 	"github.com/belfrydb/belfry/cmd/belfry/processtest"
 )
 
@@ -55,7 +56,7 @@ func TestMemory(t *testing.T) {
 	for _, member := range m.cluster.members {
 		m.cluster.start(member.name)
 	}
-	m.cluster.await("a whole cluster", func(s *client.Cluster) bool { return complete(s, factor) })
+	m.cluster.await("a whole cluster", func(s *admin.Cluster) bool { return complete(s, factor) })
 	ready := time.Since(began)
 	m.look("started again")
 	drained := m.drain()
@@ -90,7 +91,7 @@ func newMemoryTrial(t *testing.T) *memoryTrial {
 		}
 	}
 	m.cluster.start(names...)
-	m.cluster.await("a whole cluster", func(s *client.Cluster) bool { return complete(s, factor) })
+	m.cluster.await("a whole cluster", func(s *admin.Cluster) bool { return complete(s, factor) })
 	m.queues = m.cluster.queues("memory")
 	m.sdk = m.cluster.client()
 	return m

@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 	"github.com/belfrydb/belfry/cmd/belfry/processtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
@@ -33,7 +33,7 @@ func plain(m *member) belfryv1connect.QueueServiceClient {
 // queues returns the names of queues, one for each shard by its number, all beginning with prefix.
 func (c *cluster) queues(prefix string) []string {
 	c.t.Helper()
-	names := make([]string, len(c.await("the shards", func(s *client.Cluster) bool { return len(s.Shards) > 0 }).Shards))
+	names := make([]string, len(c.await("the shards", func(s *admin.Cluster) bool { return len(s.Shards) > 0 }).Shards))
 	for i, missing := 0, len(names); missing > 0; i++ {
 		name := fmt.Sprintf("%s-%d", prefix, i)
 		if shard := c.shardOf(name); names[shard] == "" {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
@@ -47,7 +48,7 @@ func TestTaskOutlivesItsNodes(t *testing.T) {
 		ended <- err
 	}()
 	c.awaitTask("the first task to redrive jobs", redriven("mailbox"))
-	victim := c.member(c.await("the leader of the catalog", func(s *client.Cluster) bool {
+	victim := c.member(c.await("the leader of the catalog", func(s *admin.Cluster) bool {
 		return s.Catalog.Leader != ""
 	}).Catalog.Leader)
 	c.killNode(victim)

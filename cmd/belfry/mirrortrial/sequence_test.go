@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
@@ -373,7 +373,7 @@ func (l *trialQueue) ended(a attempt, p *process, has bool) {
 // resume has the queue of Belfry handed out again.
 func (l *trialQueue) resume() {
 	if _, err := l.sdk.Admin().UpdateQueue(l.t.Context(), l.q.name,
-		&client.QueueSettings{Paused: new(false)}); err != nil {
+		&admin.QueueSettings{Paused: new(false)}); err != nil {
 		l.t.Errorf("resuming %s: %v", l.q.name, err)
 		return
 	}

@@ -1,4 +1,4 @@
-package client
+package admin
 
 import (
 	"context"
@@ -7,46 +7,44 @@ import (
 	"testing/synctest"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/client/internal/failure"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // StartTask implements the service; a task does nothing.
-func (f *Fake) StartTask(ctx context.Context, req *belfryv1.StartTaskRequest) (*belfryv1.StartTaskResponse, error) {
-	return handle(ctx, f, "StartTask", req.GetRequestId(), 1, req, func() (*belfryv1.StartTaskResponse, error) {
-		return &belfryv1.StartTaskResponse{Task: &belfryv1.Task{Id: "t1", Queue: req.GetQueue(), Act: req.GetAct()}}, nil
-	})
+func (s *server) StartTask(_ context.Context, req *belfryv1.StartTaskRequest) (*belfryv1.StartTaskResponse, error) {
+	return answer(s, req, &belfryv1.StartTaskResponse{Task: &belfryv1.Task{
+		Id: "t1", Queue: req.GetQueue(), Act: req.GetAct(),
+	}})
 }
 
 // GetTask implements the service: each look finds one more job done, and the third the end.
-func (f *Fake) GetTask(ctx context.Context, req *belfryv1.GetTaskRequest) (*belfryv1.GetTaskResponse, error) {
-	return handle(ctx, f, "GetTask", "", 1, req, func() (*belfryv1.GetTaskResponse, error) {
-		task := &belfryv1.Task{Id: req.GetId(), Changed: uint64(f.serial)}
-		if f.serial++; f.serial > 2 {
-			task.EndedAt = timestamppb.Now()
-		}
-		return &belfryv1.GetTaskResponse{Task: task}, nil
-	})
+func (s *server) GetTask(_ context.Context, req *belfryv1.GetTaskRequest) (*belfryv1.GetTaskResponse, error) {
+	if err := s.refused(req); err != nil {
+		return nil, err
+	}
+	task := &belfryv1.Task{Id: req.GetId(), Changed: s.looks}
+	if s.looks++; s.looks > 2 {
+		task.EndedAt = timestamppb.Now()
+	}
+	return &belfryv1.GetTaskResponse{Task: task}, nil
 }
 
 // ListTasks implements the service.
-func (f *Fake) ListTasks(ctx context.Context, req *belfryv1.ListTasksRequest) (*belfryv1.ListTasksResponse, error) {
-	return handle(ctx, f, "ListTasks", "", 1, req, func() (*belfryv1.ListTasksResponse, error) {
-		return &belfryv1.ListTasksResponse{Tasks: []*belfryv1.Task{{Id: "t2", Queue: req.GetQueue()}, {Id: "t1"}}}, nil
+func (s *server) ListTasks(_ context.Context, req *belfryv1.ListTasksRequest) (*belfryv1.ListTasksResponse, error) {
+	return answer(s, req, &belfryv1.ListTasksResponse{
+		Tasks: []*belfryv1.Task{{Id: "t2", Queue: req.GetQueue()}, {Id: "t1"}},
 	})
 }
 
 // StopTask implements the service.
-func (f *Fake) StopTask(ctx context.Context, req *belfryv1.StopTaskRequest) (*belfryv1.StopTaskResponse, error) {
-	return handle(ctx, f, "StopTask", "", 1, req, func() (*belfryv1.StopTaskResponse, error) {
-		return &belfryv1.StopTaskResponse{Task: &belfryv1.Task{Id: req.GetId(), Stopping: true}}, nil
-	})
+func (s *server) StopTask(_ context.Context, req *belfryv1.StopTaskRequest) (*belfryv1.StopTaskResponse, error) {
+	return answer(s, req, &belfryv1.StopTaskResponse{Task: &belfryv1.Task{Id: req.GetId(), Stopping: true}})
 }
 
 func TestStartTaskAsksForWhatItIsTold(t *testing.T) {
@@ -58,7 +56,7 @@ func TestStartTaskAsksForWhatItIsTold(t *testing.T) {
 	}{
 		{"redrive", TaskRequest{
 			Act: "REDRIVE", Queue: "q", Max: 7, PerSecond: 5,
-			Jobs: ListOptions{State: "DEAD", DueAfter: at, DueBefore: at.Add(1), Text: "t", IDPrefix: "i", Cause: "c"},
+			Jobs: Selection{State: "DEAD", DueAfter: at, DueBefore: at.Add(1), Text: "t", IDPrefix: "i", Cause: "c"},
 		}, &belfryv1.StartTaskRequest{
 			Queue: "q", Act: belfryv1.TaskAct_TASK_ACT_REDRIVE, State: belfryv1.JobState_JOB_STATE_DEAD, Max: 7, PerSecond: 5,
 			DueAfter: timestamppb.New(at), DueBefore: timestamppb.New(at.Add(1)), Text: "t", IdPrefix: "i", Cause: "c",
@@ -71,22 +69,21 @@ func TestStartTaskAsksForWhatItIsTold(t *testing.T) {
 			Act: belfryv1.TaskAct_TASK_ACT_RESCHEDULE, State: belfryv1.JobState_JOB_STATE_DELAYED,
 			When: &belfryv1.StartTaskRequest_Delay{Delay: &durationpb.Duration{}},
 		}},
-		{"cancel by force", TaskRequest{Act: "CANCEL", Jobs: ListOptions{State: "RESERVED"}, Force: true},
+		{"cancel by force", TaskRequest{Act: "CANCEL", Jobs: Selection{State: "RESERVED"}, Force: true},
 			&belfryv1.StartTaskRequest{
 				Act: belfryv1.TaskAct_TASK_ACT_CANCEL, State: belfryv1.JobState_JOB_STATE_RESERVED, Force: true,
 			}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			fake := NewFake()
-			var got *belfryv1.StartTaskRequest
-			fake.failBefore(func(_ context.Context, _ string, req proto.Message) error {
-				got, _ = req.(*belfryv1.StartTaskRequest)
-				return nil
-			})
-			task, err := start(t, newPipeNet(), nil, fake).Admin().StartTask(t.Context(), tt.task)
+			fake := &server{}
+			task, err := fake.client().StartTask(t.Context(), tt.task)
 			if err != nil || task.ID != "t1" || task.Act != tt.task.Act {
 				t.Errorf("%+v, %v", task, err)
 			}
+			if len(fake.requests) != 1 {
+				t.Fatalf("%d requests", len(fake.requests))
+			}
+			got, _ := fake.requests[0].(*belfryv1.StartTaskRequest)
 			if got.GetRequestId() == "" {
 				t.Error("a repeat would begin a second task")
 			}
@@ -99,19 +96,19 @@ func TestStartTaskAsksForWhatItIsTold(t *testing.T) {
 }
 
 func TestStartTaskRefusesWhatMakesNoSense(t *testing.T) {
-	admin := start(t, newPipeNet(), nil, NewFake()).Admin()
+	admin := (&server{}).client()
 	for _, r := range []TaskRequest{
-		{}, {Act: "REMOVE"}, {Act: "COUNT", Jobs: ListOptions{State: "DAED"}}, {Act: "COUNT", Max: -1},
+		{}, {Act: "REMOVE"}, {Act: "COUNT", Jobs: Selection{State: "DAED"}}, {Act: "COUNT", Max: -1},
 		{Act: "COUNT", PerSecond: -1}, {Act: "COUNT", PerSecond: 1e6 + 1},
 	} {
-		if _, err := admin.StartTask(t.Context(), r); !errors.Is(err, Reason("INVALID")) {
+		if _, err := admin.StartTask(t.Context(), r); !isInvalid(err) {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
 }
 
 func TestTasksAreReadAndStopped(t *testing.T) {
-	admin := start(t, newPipeNet(), nil, NewFake()).Admin()
+	admin := (&server{}).client()
 	if tasks, err := admin.Tasks(t.Context(), "q"); err != nil || len(tasks) != 2 || tasks[0].ID != "t2" ||
 		tasks[0].Queue != "q" {
 		t.Errorf("%+v, %v", tasks, err)
@@ -128,27 +125,28 @@ func TestTasksAreReadAndStopped(t *testing.T) {
 // node knows is an error.
 func TestWaitTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := NewFake()
-
 		looks := 0
-		fake.failBefore(func(context.Context, string, proto.Message) error {
+		fake := &server{refuse: func() error {
 			if looks++; looks < 3 {
-				return refusal(connect.CodeInvalidArgument, "INVALID", "NOT_APPLIED", 0)
+				return failure.Invalidf("there is no such task")
 			}
 			return nil
-		})
-		admin := start(t, newPipeNet(), nil, fake).Admin()
+		}}
+		admin := fake.client()
 		if task, err := admin.WaitTask(t.Context(), "t1"); err != nil || task.EndedAt.IsZero() || task.Changed != 2 {
 			t.Errorf("%+v, %v", task, err)
 		}
-		fake.failBefore(func(context.Context, string, proto.Message) error {
-			return refusal(connect.CodeInvalidArgument, "INVALID", "NOT_APPLIED", 0)
-		})
-		if _, err := admin.WaitTask(t.Context(), "t1"); !errors.Is(err, Reason("INVALID")) {
+		fake.refuse = func() error { return failure.Invalidf("there is no such task") }
+		if _, err := admin.WaitTask(t.Context(), "t1"); !isInvalid(err) {
 			t.Errorf("a task that is not: %v", err)
 		}
-		fake.failBefore(nil)
-		fake.serial = 0
+		fake.refuse = func() error { return &failure.Error{Reason: failure.QueueNotFound} }
+		start := time.Now()
+		if _, err := admin.WaitTask(t.Context(), "t1"); err == nil || isInvalid(err) || time.Since(start) > 0 {
+			t.Errorf("another refusal ends the wait: %v after %v", err, time.Since(start))
+		}
+		fake.refuse = func() error { return nil }
+		fake.looks = 0
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if _, err := admin.WaitTask(ctx, "t1"); !errors.Is(err, context.DeadlineExceeded) {

@@ -1,4 +1,4 @@
-package client
+package admin
 
 import (
 	"math"
@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/client/internal/failure"
+	"github.com/belfrydb/belfry/client/internal/values"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -168,13 +170,13 @@ type DueSlice struct {
 }
 
 // wire returns the settings in wire form; nil for nil.
-func (s *QueueSettings) wire() (*belfryv1.QueueSettings, error) {
+func (s *QueueSettings) wire() (*belfryv1.QueueSettings, *failure.Error) {
 	if s == nil {
-		return nil, nil //nolint:nilnil // no settings
+		return nil, nil
 	}
 	out := &belfryv1.QueueSettings{
-		Ttr: optionalDuration(s.TTR), RetryDelaysDefault: s.DefaultRetryDelays, DedupWindow: optionalDuration(s.DedupWindow),
-		DedupForever: s.DedupForever, Paused: s.Paused, RetryDelays: each(s.RetryDelays, durationpb.New),
+		Ttr: values.Duration(s.TTR), RetryDelaysDefault: s.DefaultRetryDelays, DedupWindow: values.Duration(s.DedupWindow),
+		DedupForever: s.DedupForever, Paused: s.Paused, RetryDelays: values.Each(s.RetryDelays, durationpb.New),
 	}
 	for _, n := range []struct {
 		name string
@@ -188,20 +190,20 @@ func (s *QueueSettings) wire() (*belfryv1.QueueSettings, error) {
 			continue
 		}
 		if *n.from < 0 || uint64(*n.from) > math.MaxUint32 {
-			return nil, invalidError("%s: %d; it is 0 to %d", n.name, *n.from, uint32(math.MaxUint32))
+			return nil, failure.Invalidf("%s: %d; it is 0 to %d", n.name, *n.from, uint32(math.MaxUint32))
 		}
 		*n.to = new(uint32(*n.from)) //nolint:gosec // checked
 	}
 	if s.MaxBytes != nil {
 		if *s.MaxBytes < 0 {
-			return nil, invalidError("MaxBytes: %d; it is at least 0", *s.MaxBytes)
+			return nil, failure.Invalidf("MaxBytes: %d; it is at least 0", *s.MaxBytes)
 		}
 		out.MaxBytes = new(uint64(*s.MaxBytes)) //nolint:gosec // checked
 	}
 	if s.Overdue != nil {
 		mode, ok := belfryv1.OverdueMode_value[overduePrefix+s.Overdue.Mode]
 		if !ok {
-			return nil, invalidError("Overdue: there is no mode %q; the modes are FIRE, SPREAD and DROP", s.Overdue.Mode)
+			return nil, failure.Invalidf("Overdue: there is no mode %q; the modes are FIRE, SPREAD and DROP", s.Overdue.Mode)
 		}
 		out.Overdue = &belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode(mode)}
 		if s.Overdue.Period != 0 {
@@ -214,7 +216,7 @@ func (s *QueueSettings) wire() (*belfryv1.QueueSettings, error) {
 	if s.ExpireTo != "" {
 		to, ok := belfryv1.ExpireTo_value[expirePrefix+s.ExpireTo]
 		if !ok {
-			return nil, invalidError("ExpireTo: %q; it is GONE or DEAD", s.ExpireTo)
+			return nil, failure.Invalidf("ExpireTo: %q; it is GONE or DEAD", s.ExpireTo)
 		}
 		out.ExpireTo = new(belfryv1.ExpireTo(to))
 	}
@@ -235,11 +237,11 @@ func settingsOf(s *belfryv1.QueueSettings) QueueSettings {
 		return QueueSettings{}
 	}
 	out := QueueSettings{
-		TTR: durationOf(s.Ttr), MaxAttempts: countOf(s.MaxAttempts), DefaultRetryDelays: s.RetryDelaysDefault,
-		DedupWindow:  durationOf(s.DedupWindow),
-		DedupForever: s.DedupForever, MaxInFlight: countOf(s.MaxInFlight), MaxJobs: countOf(s.MaxJobs),
-		PutsPerSecond: countOf(s.PutsPerSecond), Paused: s.Paused,
-		PausedUntil: timeOf(s.PausedUntil), RetryDelays: each(s.RetryDelays, (*durationpb.Duration).AsDuration),
+		TTR: values.DurationOf(s.Ttr), MaxAttempts: values.CountOf(s.MaxAttempts), DefaultRetryDelays: s.RetryDelaysDefault,
+		DedupWindow:  values.DurationOf(s.DedupWindow),
+		DedupForever: s.DedupForever, MaxInFlight: values.CountOf(s.MaxInFlight), MaxJobs: values.CountOf(s.MaxJobs),
+		PutsPerSecond: values.CountOf(s.PutsPerSecond), Paused: s.Paused,
+		PausedUntil: values.TimeOf(s.PausedUntil), RetryDelays: values.Each(s.RetryDelays, (*durationpb.Duration).AsDuration),
 	}
 	if s.MaxBytes != nil {
 		out.MaxBytes = new(int64(min(*s.MaxBytes, math.MaxInt64))) //nolint:gosec // bounded
@@ -256,22 +258,15 @@ func settingsOf(s *belfryv1.QueueSettings) QueueSettings {
 	return out
 }
 
-// each returns what f makes of the entries of a list, in order.
-func each[T, U any](list []T, f func(T) U) (all []U) {
-	for _, entry := range list {
-		all = append(all, f(entry))
-	}
-	return all
-}
-
 // queueStateOf reads a queue off the wire.
 func queueStateOf(q *belfryv1.Queue) QueueState {
 	out := QueueState{
 		Name: q.GetName(), Partitions: int(q.GetPartitions()), Settings: settingsOf(q.GetSettings()),
-		SettingsVersion: q.GetSettingsVersion(), WaitingConsumers: countOf(q.WaitingConsumers), AsOf: timeOf(q.GetAsOf()),
+		SettingsVersion: q.GetSettingsVersion(), WaitingConsumers: values.CountOf(q.WaitingConsumers),
+		AsOf:    values.TimeOf(q.GetAsOf()),
 		Delayed: int(q.GetCounts().GetDelayed()), Ready: int(q.GetCounts().GetReady()),
 		Reserved: int(q.GetCounts().GetReserved()), Dead: int(q.GetCounts().GetDead()),
-		Bytes: q.GetBytes(), OldestReadyAge: q.GetOldestReadyAge().AsDuration(), NextDueAt: timeOf(q.GetNextDueAt()),
+		Bytes: q.GetBytes(), OldestReadyAge: q.GetOldestReadyAge().AsDuration(), NextDueAt: values.TimeOf(q.GetNextDueAt()),
 		DedupWindowHeld: q.GetDedupWindowHeld().AsDuration(), DedupWindowShortened: q.GetDedupWindowShortened(),
 	}
 	if l := q.GetLateness(); l != nil {
@@ -295,33 +290,12 @@ func queueStateOf(q *belfryv1.Queue) QueueState {
 	out.Due = DueHistogram{
 		Overdue: int(d.GetOverdue()), NextMinute: int(d.GetNextMinute()), NextHour: int(d.GetNextHour()),
 		NextDay: int(d.GetNextDay()), NextMonth: int(d.GetNextMonth()),
-		Later: int(d.GetLater()), Minutes: each(d.GetMinutes(), sliceOf), Hours: each(d.GetHours(), sliceOf),
-		Days: each(d.GetDays(), sliceOf),
+		Later: int(d.GetLater()), Minutes: values.Each(d.GetMinutes(), sliceOf), Hours: values.Each(d.GetHours(), sliceOf),
+		Days: values.Each(d.GetDays(), sliceOf),
 	}
 	return out
 }
 
 func sliceOf(s *belfryv1.DueSlice) DueSlice {
-	return DueSlice{Start: timeOf(s.GetStart()), Jobs: int(s.GetJobs())}
-}
-
-func optionalDuration(d *time.Duration) *durationpb.Duration {
-	if d == nil {
-		return nil
-	}
-	return durationpb.New(*d)
-}
-
-func durationOf(d *durationpb.Duration) *time.Duration {
-	if d == nil {
-		return nil
-	}
-	return new(d.AsDuration())
-}
-
-func countOf(n *uint32) *int {
-	if n == nil {
-		return nil
-	}
-	return new(int(*n))
+	return DueSlice{Start: values.TimeOf(s.GetStart()), Jobs: int(s.GetJobs())}
 }

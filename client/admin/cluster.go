@@ -1,9 +1,10 @@
-package client
+package admin
 
 import (
 	"strings"
 	"time"
 
+	"github.com/belfrydb/belfry/client/internal/values"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -17,9 +18,9 @@ type Cluster struct {
 	// Nodes are ordered by name, Shards by number. Catalog is the group that holds what all nodes
 	// agree on. Its fields Number, Jobs, AppliedIndex, Digest, Time, ClockAhead and VotersWanted
 	// are not set.
-	Nodes   []ClusterNode
-	Shards  []ClusterShard
-	Catalog ClusterShard
+	Nodes   []Node
+	Shards  []Shard
+	Catalog Shard
 	// ReplicationFactor is how many voters a shard should have, if there are as many nodes.
 	// MinVoters is how many voters a shard needs to accept mutations.
 	ReplicationFactor, MinVoters int
@@ -42,8 +43,8 @@ type ShardMove struct {
 	Text  string
 }
 
-// A ClusterNode is one server.
-type ClusterNode struct {
+// A Node is one server.
+type Node struct {
 	// Name is the node's name. Incarnation is the id generated at the first start of its data
 	// directory, 16 hexadecimal digits.
 	Name, Incarnation string
@@ -108,9 +109,9 @@ type NodeCondition struct {
 	Since   time.Time
 }
 
-// A ClusterShard is one Raft group as its leader reports it. Without a leader, the replica that has
+// A Shard is one Raft group as its leader reports it. Without a leader, the replica that has
 // applied most reports it.
-type ClusterShard struct {
+type Shard struct {
 	Number uint32
 	// Leader is the name of the node that leads the shard; empty if there is none. Term is the Raft
 	// term.
@@ -131,17 +132,17 @@ type ClusterShard struct {
 	Time, HeardAt time.Time
 	ClockAhead    time.Duration
 	// Replicas are all replicas, voters first, each as its own node reports it.
-	Replicas []ClusterReplica
+	Replicas []Replica
 }
 
-// A ClusterReplica is one node's copy of a Raft group.
-type ClusterReplica struct {
+// A Replica is one node's copy of a Raft group.
+type Replica struct {
 	// Node and Incarnation identify the replica's node.
 	Node, Incarnation string
 	Voter             bool
 	// Silent means that the replica's node does not answer. The fields below are then not set.
 	Silent bool
-	// AppliedIndex and Digest are as in [ClusterShard].
+	// AppliedIndex and Digest are as in [Shard].
 	AppliedIndex uint64
 	Digest       string
 	// BehindSince is when a voter began to lack entries that its leader has, if that was some
@@ -155,41 +156,42 @@ func clusterOf(c *belfryv1.GetClusterResponse) Cluster {
 		ID: c.GetClusterId(), AnsweredBy: c.GetAnsweredBy(), Problems: c.GetProblems(), Advice: c.GetAdvice(),
 		ReplicationFactor: int(c.GetReplicationFactor()), MinVoters: int(c.GetMinVoters()),
 		GracePeriod: c.GetGracePeriod().AsDuration(), NoAutoCreate: c.GetNoAutoCreate(), Format: int(c.GetFormat()),
-		Nodes: each(c.GetNodes(), nodeOf), Shards: each(c.GetShards(), shardOf),
+		Nodes: values.Each(c.GetNodes(), nodeOf), Shards: values.Each(c.GetShards(), shardOf),
 	}
 	g := c.GetCatalog()
-	out.Catalog = ClusterShard{
+	out.Catalog = Shard{
 		Leader: g.GetLeader(), Term: g.GetTerm(), Voters: g.GetVoters(), Nonvoters: g.GetNonvoters(),
-		Replicas: each(g.GetReplicas(), replicaOf), HeardAt: timeOf(g.GetHeardAt()),
+		Replicas: values.Each(g.GetReplicas(), replicaOf), HeardAt: values.TimeOf(g.GetHeardAt()),
 	}
-	out.Moves = each(c.GetMoves(), func(m *belfryv1.ShardMove) ShardMove {
+	out.Moves = values.Each(c.GetMoves(), func(m *belfryv1.ShardMove) ShardMove {
 		return ShardMove{Shard: m.GetShard(), Text: m.GetText()}
 	})
 	return out
 }
 
 // shardOf reads a shard off the wire.
-func shardOf(s *belfryv1.Shard) ClusterShard {
-	return ClusterShard{
+func shardOf(s *belfryv1.Shard) Shard {
+	return Shard{
 		Number: s.GetShard(), Leader: s.GetLeader(), Term: s.GetTerm(), AppliedIndex: s.GetAppliedIndex(),
 		Digest: s.GetDigest(), Voters: s.GetVoters(), Nonvoters: s.GetNonvoters(), VotersWanted: int(s.GetVotersWanted()),
-		Jobs: int(s.GetJobs()), Time: timeOf(s.GetTime()), ClockAhead: s.GetClockAhead().AsDuration(),
-		Replicas: each(s.GetReplicas(), replicaOf),
+		Jobs: int(s.GetJobs()), Time: values.TimeOf(s.GetTime()), ClockAhead: s.GetClockAhead().AsDuration(),
+		Replicas: values.Each(s.GetReplicas(), replicaOf),
 	}
 }
 
 // nodeOf reads a node off the wire.
-func nodeOf(n *belfryv1.Node) ClusterNode {
-	return ClusterNode{
+func nodeOf(n *belfryv1.Node) Node {
+	return Node{
 		Name: n.GetName(), Incarnation: n.GetIncarnation(), Address: n.GetAddress(), PeerAddress: n.GetPeerAddress(),
 		Version: n.GetVersion(), Zone: n.GetZone(), Draining: n.GetDraining(),
 		State:    strings.TrimPrefix(n.GetState().String(), "NODE_STATE_"),
 		Replicas: int(n.GetReplicas()), Leads: int(n.GetLeads()), Format: int(n.GetFormat()),
-		Mirrored:    each(n.GetMirrored(), mirroredOf),
-		SilentSince: timeOf(n.GetSilentSince()), UnreachedBy: n.GetUnreachedBy(), BackupAt: timeOf(n.GetBackupAt()),
-		DiskFree: n.GetDiskFreeBytes(), DiskLow: n.GetDiskLowBytes(), ClockOffset: durationOf(n.GetClockOffset()),
-		Conditions: each(n.GetConditions(), func(c *belfryv1.NodeCondition) NodeCondition {
-			return NodeCondition{Kind: c.GetKind(), Message: c.GetMessage(), Since: timeOf(c.GetSince())}
+		Mirrored:    values.Each(n.GetMirrored(), mirroredOf),
+		SilentSince: values.TimeOf(n.GetSilentSince()), BackupAt: values.TimeOf(n.GetBackupAt()),
+		UnreachedBy: n.GetUnreachedBy(),
+		DiskFree:    n.GetDiskFreeBytes(), DiskLow: n.GetDiskLowBytes(), ClockOffset: values.DurationOf(n.GetClockOffset()),
+		Conditions: values.Each(n.GetConditions(), func(c *belfryv1.NodeCondition) NodeCondition {
+			return NodeCondition{Kind: c.GetKind(), Message: c.GetMessage(), Since: values.TimeOf(c.GetSince())}
 		}),
 	}
 }
@@ -199,16 +201,16 @@ func mirroredOf(q *belfryv1.MirroredQueue) MirroredQueue {
 	return MirroredQueue{
 		RedisQueue: q.GetRedisQueue(), Queue: q.GetQueue(), Waits: q.GetWaits(), Came: int(q.GetCame()),
 		Delivered: int(q.GetDelivered()), Dead: int(q.GetDead()), SetAside: int(q.GetSetAside()),
-		Failed: int(q.GetFailed()), Left: int(q.GetLeft()), LookedAt: timeOf(q.GetLookedAt()),
-		EarliestDueAt: timeOf(q.GetEarliestDueAt()), Lateness: q.GetLateness().AsDuration(),
+		Failed: int(q.GetFailed()), Left: int(q.GetLeft()), LookedAt: values.TimeOf(q.GetLookedAt()),
+		EarliestDueAt: values.TimeOf(q.GetEarliestDueAt()), Lateness: q.GetLateness().AsDuration(),
 	}
 }
 
 // replicaOf reads a replica of a group off the wire.
-func replicaOf(r *belfryv1.Replica) ClusterReplica {
-	return ClusterReplica{
+func replicaOf(r *belfryv1.Replica) Replica {
+	return Replica{
 		Node: r.GetNode(), Incarnation: r.GetIncarnation(), Voter: r.GetVoter(), Silent: r.GetSilent(),
-		AppliedIndex: r.GetAppliedIndex(), Digest: r.GetDigest(), BehindSince: timeOf(r.GetBehindSince()),
-		SnapshotAt: timeOf(r.GetSnapshotAt()),
+		AppliedIndex: r.GetAppliedIndex(), Digest: r.GetDigest(), BehindSince: values.TimeOf(r.GetBehindSince()),
+		SnapshotAt: values.TimeOf(r.GetSnapshotAt()),
 	}
 }

@@ -1,24 +1,26 @@
-package client
+package admin
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/client/internal/calls"
+	"github.com/belfrydb/belfry/client/internal/failure"
+	"github.com/belfrydb/belfry/client/internal/values"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// A TaskRequest is an act on all jobs of a queue that match, for [Admin.StartTask].
+// A TaskRequest is an act on all jobs of a queue that match, for [Client.StartTask].
 type TaskRequest struct {
 	// Act is "COUNT", "REDRIVE" (DEAD jobs), "CANCEL" or "RESCHEDULE" (DELAYED and READY jobs).
 	Act string
-	// Queue and Jobs select the jobs. Jobs.PageSize is not used.
+	// Queue and Jobs select the jobs.
 	Queue string
-	Jobs  ListOptions
+	Jobs  Selection
 	// DueAt is the due time that RESCHEDULE gives; zero makes DELAYED jobs due at once.
 	DueAt time.Time
 	// Force lets CANCEL end RESERVED jobs. Their leases are then stale.
@@ -26,6 +28,19 @@ type TaskRequest struct {
 	// Max is how many jobs are acted on at most, PerSecond how many a second, up to 1,000,000. 0
 	// means no limit.
 	Max, PerSecond int
+}
+
+// A Selection selects jobs of a queue, as ListOptions of package client do.
+type Selection struct {
+	// State is DELAYED, READY, RESERVED or DEAD. Default DELAYED.
+	State State
+	// DueAfter and DueBefore, if not zero, select jobs due at or after DueAfter and before
+	// DueBefore.
+	DueAfter, DueBefore time.Time
+	// Text, if not empty, selects jobs that have it in the id, in a header, in the last error or in
+	// the body; IDPrefix those whose id begins with it: at most 256 bytes each. Cause selects jobs
+	// by Cause of a Job in package client.
+	Text, IDPrefix, Cause string
 }
 
 // A Task is an act on many jobs, which the cluster carries out.
@@ -52,20 +67,20 @@ const taskActPrefix = "TASK_ACT_"
 // is not atomic: a job that comes to match while it runs may be acted on, too.
 //
 // Errors: Reason("QUEUE_NOT_FOUND"), Reason("QUOTA") if too many tasks run.
-func (a Admin) StartTask(ctx context.Context, r TaskRequest) (Task, error) {
+func (c Client) StartTask(ctx context.Context, r TaskRequest) (Task, error) {
 	act, known := belfryv1.TaskAct_value[taskActPrefix+r.Act]
-	state, ok := r.Jobs.State.wire()
+	state, ok := values.StateNumber(r.Jobs.State)
 	if !known || !ok || r.Max < 0 || r.PerSecond < 0 || int64(r.PerSecond) > 1e6 {
-		return Task{}, invalidError("TaskRequest: there is no act %q or state %q, or Max or PerSecond is out of range",
+		return Task{}, c.refusal("TaskRequest: there is no act %q or state %q, or Max or PerSecond is out of range",
 			r.Act, r.Jobs.State)
 	}
 	if r.Jobs.State == "" {
 		state = belfryv1.JobState_JOB_STATE_DELAYED // as in a list
 	}
 	req := &belfryv1.StartTaskRequest{
-		Queue: r.Queue, Act: belfryv1.TaskAct(act), State: state, DueAfter: timestampOf(r.Jobs.DueAfter),
-		DueBefore: timestampOf(r.Jobs.DueBefore), Text: r.Jobs.Text, IdPrefix: r.Jobs.IDPrefix, Cause: r.Jobs.Cause,
-		Force: r.Force, Max: uint64(r.Max), PerSecond: uint32(r.PerSecond), RequestId: a.client.clock.NewID(),
+		Queue: r.Queue, Act: belfryv1.TaskAct(act), State: state, DueAfter: values.Timestamp(r.Jobs.DueAfter),
+		DueBefore: values.Timestamp(r.Jobs.DueBefore), Text: r.Jobs.Text, IdPrefix: r.Jobs.IDPrefix, Cause: r.Jobs.Cause,
+		Force: r.Force, Max: uint64(r.Max), PerSecond: uint32(r.PerSecond),
 	}
 	switch {
 	case !r.DueAt.IsZero():
@@ -73,32 +88,32 @@ func (a Admin) StartTask(ctx context.Context, r TaskRequest) (Task, error) {
 	case req.GetAct() == belfryv1.TaskAct_TASK_ACT_RESCHEDULE:
 		req.When = &belfryv1.StartTaskRequest_Delay{Delay: &durationpb.Duration{}}
 	}
-	res, err := call(ctx, a.client, callKind{id: &req.RequestId}, onAdmin(adminMethods.StartTask, req))
+	res, err := calls.Change(ctx, c.service, &req.RequestId, calls.Of(methods.StartTask, req))
 	return taskOf(res.GetTask()), err
 }
 
 // Task reads a task: how far it has come, as the answering node has heard in the last second.
 //
 // Errors: Reason("INVALID") if there is no such task. The cluster remembers the last 200 that ended.
-func (a Admin) Task(ctx context.Context, id string) (Task, error) {
+func (c Client) Task(ctx context.Context, id string) (Task, error) {
 	req := &belfryv1.GetTaskRequest{Id: id}
-	res, err := call(ctx, a.client, callKind{reads: true}, onAdmin(adminMethods.GetTask, req))
+	res, err := calls.Read(ctx, c.service, calls.Of(methods.GetTask, req))
 	return taskOf(res.GetTask()), err
 }
 
 // Tasks reads the tasks of a queue, newest first; those of all queues if queue is empty.
-func (a Admin) Tasks(ctx context.Context, queue string) ([]Task, error) {
+func (c Client) Tasks(ctx context.Context, queue string) ([]Task, error) {
 	req := &belfryv1.ListTasksRequest{Queue: queue}
-	res, err := call(ctx, a.client, callKind{reads: true}, onAdmin(adminMethods.ListTasks, req))
-	return each(res.GetTasks(), taskOf), err
+	res, err := calls.Read(ctx, c.service, calls.Of(methods.ListTasks, req))
+	return values.Each(res.GetTasks(), taskOf), err
 }
 
 // StopTask asks a task to end where it is. What was done stays done. It is safe to repeat.
 //
 // Errors: Reason("INVALID") if there is no such task.
-func (a Admin) StopTask(ctx context.Context, id string) (Task, error) {
+func (c Client) StopTask(ctx context.Context, id string) (Task, error) {
 	req := &belfryv1.StopTaskRequest{Id: id}
-	res, err := call(ctx, a.client, callKind{}, onAdmin(adminMethods.StopTask, req))
+	res, err := calls.Set(ctx, c.service, calls.Of(methods.StopTask, req))
 	return taskOf(res.GetTask()), err
 }
 
@@ -107,18 +122,20 @@ func (a Admin) StopTask(ctx context.Context, id string) (Task, error) {
 const taskPolls, taskUnheard = 200 * time.Millisecond, 5 * time.Second
 
 // WaitTask waits until a task has ended. The end of ctx does not end the task.
-func (a Admin) WaitTask(ctx context.Context, id string) (Task, error) {
+func (c Client) WaitTask(ctx context.Context, id string) (Task, error) {
 	tick := time.NewTicker(taskPolls)
 	defer tick.Stop()
+	read := calls.Of(methods.GetTask, &belfryv1.GetTaskRequest{Id: id})
 	for heard := time.Now(); ; {
-		t, err := a.Task(ctx, id)
+		res, err := calls.Try(ctx, c.service, calls.Kind{Reads: true}, read)
+		t := taskOf(res.GetTask())
 		switch {
 		case err == nil && !t.EndedAt.IsZero():
 			return t, nil
 		case err == nil:
 			heard = time.Now()
-		case !errors.Is(err, Reason("INVALID")) || time.Since(heard) > taskUnheard:
-			return t, err
+		case err.Reason != failure.Invalid || time.Since(heard) > taskUnheard:
+			return t, c.service.Public(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -135,13 +152,14 @@ func taskOf(t *belfryv1.Task) Task {
 	}
 	return Task{
 		TaskRequest: TaskRequest{
-			Act: strings.TrimPrefix(t.Act.String(), taskActPrefix), Queue: t.Queue, DueAt: timeOf(t.DueAt), Force: t.Force,
-			Jobs: ListOptions{
-				State: stateOf(t.State), DueAfter: timeOf(t.DueAfter), DueBefore: timeOf(t.DueBefore), Text: t.Text,
-				IDPrefix: t.IdPrefix, Cause: t.Cause,
+			Act: strings.TrimPrefix(t.Act.String(), taskActPrefix), Queue: t.Queue,
+			DueAt: values.TimeOf(t.DueAt), Force: t.Force,
+			Jobs: Selection{
+				State: values.StateOf(t.State), DueAfter: values.TimeOf(t.DueAfter), DueBefore: values.TimeOf(t.DueBefore),
+				Text: t.Text, IDPrefix: t.IdPrefix, Cause: t.Cause,
 			}, Max: int(t.Max), PerSecond: int(t.PerSecond), //nolint:gosec // numbers of jobs
 		},
-		ID: t.Id, StartedBy: t.StartedBy, StartedAt: timeOf(t.StartedAt), EndedAt: timeOf(t.EndedAt),
+		ID: t.Id, StartedBy: t.StartedBy, StartedAt: values.TimeOf(t.StartedAt), EndedAt: values.TimeOf(t.EndedAt),
 		Searched: int(t.Searched), Matched: int(t.Matched), Changed: int(t.Changed), //nolint:gosec // as above
 		Skipped: int(t.Skipped), Stopping: t.Stopping, Trouble: t.Trouble, //nolint:gosec // as above
 	}
