@@ -68,6 +68,18 @@ func (f *Fake) PurgeQueue(ctx context.Context, req *belfryv1.PurgeQueueRequest) 
 	})
 }
 
+// ReleaseLeases implements the service: two pages.
+func (f *Fake) ReleaseLeases(ctx context.Context,
+	req *belfryv1.ReleaseLeasesRequest) (*belfryv1.ReleaseLeasesResponse, error) {
+	return handle(ctx, f, "ReleaseLeases", req.GetRequestId(), 1, req,
+		func() (*belfryv1.ReleaseLeasesResponse, error) {
+			if req.GetPageToken() == "" {
+				return &belfryv1.ReleaseLeasesResponse{Released: 2, NextPageToken: "x"}, nil
+			}
+			return &belfryv1.ReleaseLeasesResponse{Released: 1}, nil
+		})
+}
+
 // DeleteQueue implements the service.
 func (f *Fake) DeleteQueue(ctx context.Context,
 	req *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse, error) {
@@ -133,6 +145,9 @@ func TestAdmin(t *testing.T) {
 		if _, err := c.PurgeQueue(ctx, "q", "DAED"); err == nil {
 			t.Error("purge of a state that does not exist")
 		}
+		if n, err := c.ReleaseLeases(ctx, admin.LeaseHolder{Queue: "q", Client: "w@10.0.0.7"}); err != nil || n != 3 {
+			t.Errorf("release: %d, %v", n, err)
+		}
 		if n, err := c.DeleteQueue(ctx, "q"); err != nil || n != 18 {
 			t.Errorf("delete: %d, %v", n, err)
 		}
@@ -149,6 +164,8 @@ func TestAdmin(t *testing.T) {
 			&belfryv1.PurgeQueueRequest{
 				Queue: "q", States: []belfryv1.JobState{belfryv1.JobState_JOB_STATE_DEAD, belfryv1.JobState_JOB_STATE_RESERVED},
 			},
+			&belfryv1.ReleaseLeasesRequest{Queue: "q", Client: "w@10.0.0.7"},
+			&belfryv1.ReleaseLeasesRequest{Queue: "q", Client: "w@10.0.0.7", PageToken: "x"},
 			&belfryv1.DeleteQueueRequest{Queue: "q"},
 			&belfryv1.GetClusterRequest{},
 		}
