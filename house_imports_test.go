@@ -85,6 +85,11 @@ var importTable = []importRow{
 		reason:   "an order of times: what is due is the machine's",
 	},
 	{
+		dir:    "fsm/rule",
+		may:    []string{"fsm"},
+		reason: "functions of jobs, settings and times; the model must not share them",
+	},
+	{
 		dir:    "fsm/listing",
 		may:    []string{"fsm", "fsm/store"},
 		reason: "keys of orders: in which orders the jobs of a list are is the machine's",
@@ -97,8 +102,8 @@ var importTable = []importRow{
 	{
 		dir: "fsm/machine",
 		may: []string{
-			"fsm", "fsm/activity", "fsm/agenda", "fsm/backup", "fsm/codec", "fsm/digest", "fsm/listing", "fsm/snapshot",
-			"fsm/store", "fsm/usage",
+			"fsm", "fsm/activity", "fsm/agenda", "fsm/backup", "fsm/codec", "fsm/digest", "fsm/listing", "fsm/rule",
+			"fsm/snapshot", "fsm/store", "fsm/usage",
 		},
 		testMay:  []string{"fsm/fsmtest", "fsm/model"},
 		external: []string{"github.com/google/btree"},

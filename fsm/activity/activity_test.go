@@ -47,11 +47,23 @@ func TestRecent(t *testing.T) {
 	}
 }
 
+// TestRecentBefore: at a time before it was counted, activity is not shown.
+func TestRecentBefore(t *testing.T) {
+	s, q := &Shard{}, queue{}
+	q.put(s, start)
+	if got := s.Recent(&q.Queue, start-1); got.Puts != 0 {
+		t.Errorf("%d puts, want none", got.Puts)
+	}
+}
+
 // TestSkip: what is skipped is in no figure, what follows is.
 func TestSkip(t *testing.T) {
 	s, q := &Shard{}, queue{}
 	q.counters.Put = 7
 	q.Skip(&q.counters)
+	if s.Count(&q.Queue, &q.counters, start); s.Len() != 0 {
+		t.Error("a queue without activity is counted")
+	}
 	q.put(s, start)
 	if got := s.Recent(&q.Queue, start); got.Puts != 1 {
 		t.Errorf("%d puts, want the one after the skipped ones", got.Puts)
@@ -71,16 +83,16 @@ func TestBound(t *testing.T) {
 	if list, since := s.Minutes(&more.Queue, start); list != nil || since != start {
 		t.Errorf("one too many has the minutes %+v since %v, want the present", list, since)
 	}
-	if got := s.Recent(&more.Queue, start.Add(80*time.Second)); got == nil || got.Puts != 0 {
+	if got := s.Recent(&more.Queue, start.Add(70*time.Second)); got == nil || got.Puts != 0 {
 		t.Errorf("a window after it was refused: %+v", got)
 	}
 	last := start.Add(time.Second)
 	if queues[7].put(s, last); s.Recent(&queues[7].Queue, last).Puts != 2 {
 		t.Errorf("one that is counted: %+v", s.Recent(&queues[7].Queue, last))
 	}
-	last = start.Add(75 * time.Second)
+	last = start.Add(65 * time.Second)
 	queues[8].put(s, last)
-	last = start.Add(80 * time.Second)
+	last = start.Add(70 * time.Second)
 	more.put(s, last)
 	if s.Len() != 2 || s.Recent(&more.Queue, last).Puts != 1 || s.Recent(&queues[8].Queue, last).Puts != 1 {
 		t.Errorf("after the others were idle %d are counted, the new one shows %+v", s.Len(), s.Recent(&more.Queue, last))
@@ -120,12 +132,13 @@ func TestMinutes(t *testing.T) {
 		s.CountFirst(&q.Queue, start, start.Add(late))
 	}
 	q.put(s, start+2*fsm.Minute)
+	s.CountFirst(&q.Queue, start+2*fsm.Minute, (start + 2*fsm.Minute).Add(3*time.Millisecond))
 	want := []fsm.QueueMinute{
 		{
 			Start: start, Puts: 3, Grants: 100, Acks: 1, Failures: 3,
 			LateP50: 4 * time.Millisecond, LateP99: 1024 * time.Millisecond,
 		},
-		{Start: start + 2*fsm.Minute, Puts: 1},
+		{Start: start + 2*fsm.Minute, Puts: 1, LateP50: 4 * time.Millisecond, LateP99: 4 * time.Millisecond},
 	}
 	for _, step := range []struct {
 		after, since fsm.Time

@@ -75,7 +75,7 @@ func lateBound(bucket uint8) fsm.Duration {
 func (s *Shard) Minutes(q *Queue, now fsm.Time) (list []fsm.QueueMinute, since fsm.Time) {
 	first := max(0, now/fsm.Minute-fsm.MinutesKept+1)
 	if q == nil || q.counts == nil {
-		if s.refused != 0 || s.swept != 0 {
+		if s.swept != 0 {
 			return nil, now // it may have had counts, or was not counted
 		}
 		return nil, max(s.since, first*fsm.Minute)

@@ -5,11 +5,9 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/rule"
 	"github.com/belfrydb/belfry/fsm/store"
 )
-
-// attemptsFormat is the format from which on jobs know who holds them and how attempts failed.
-const attemptsFormat = 3
 
 // consumer is who asks for jobs in one Reserve.
 type consumer struct {
@@ -19,7 +17,7 @@ type consumer struct {
 
 // noteClient notes that a consumer holds a job that was just leased.
 func (m *Machine) noteClient(l *store.Lease, c *consumer) {
-	if m.format >= attemptsFormat {
+	if m.format >= rule.AttemptsFormat {
 		l.Leased = m.scalars.Clock
 		c.index = m.store.SetClient(l, c.name, c.index)
 	}
@@ -30,8 +28,11 @@ func (m *Machine) noteClient(l *store.Lease, c *consumer) {
 func (m *Machine) noteFailure(j job, at fsm.Time, lapsed bool, text string) {
 	l := m.store.EditLease(j.index)
 	note := m.store.Note(l)
-	if m.format >= attemptsFormat {
-		list := append(codec.ParseAttempts(note.Attempts), attemptOf(l, string(m.store.Client(l)), at, lapsed, text))
+	if m.format >= rule.AttemptsFormat {
+		list := append(codec.ParseAttempts(note.Attempts), fsm.Attempt{
+			Number: l.Attempt, Began: l.Leased, Ended: at, Lapsed: lapsed, Client: string(m.store.Client(l)),
+			Error: clipped(text),
+		})
 		note.Attempts = codec.AppendAttempts(nil, list[max(0, len(list)-fsm.AttemptsKept):])
 		m.store.DropClient(l)
 		l.Leased = 0
@@ -42,14 +43,6 @@ func (m *Machine) noteFailure(j job, at fsm.Time, lapsed bool, text string) {
 		note.LastError = []byte(text)
 	}
 	m.store.SetNote(j.index, &note)
-}
-
-// attemptOf is the attempt under a lease that ended at a time.
-func attemptOf(l *store.Lease, client string, at fsm.Time, lapsed bool, text string) fsm.Attempt {
-	return fsm.Attempt{
-		Number: l.Attempt, Began: l.Leased, Ended: at, Lapsed: lapsed, Client: client,
-		Error: clipped(text),
-	}
 }
 
 // clipped returns what an attempt keeps of its error: whole characters.
@@ -77,17 +70,6 @@ func (m *Machine) showWork(l *store.Lease, v *fsm.Job) {
 	note := m.store.Note(l)
 	v.LastError, v.Client, v.Leased = string(note.LastError), string(m.store.Client(l)), l.Leased
 	v.Attempts = codec.ParseAttempts(note.Attempts)
-}
-
-// lapseAt changes a job whose lease has lapsed as lapse does, but for its state.
-func (m *Machine) lapseAt(v *fsm.Job) {
-	if m.format < attemptsFormat {
-		return
-	}
-	l := store.Lease{Attempt: v.Attempt, Leased: v.Leased}
-	v.Attempts = append(v.Attempts, attemptOf(&l, v.Client, v.Until, true, ""))
-	v.Attempts = v.Attempts[max(0, len(v.Attempts)-fsm.AttemptsKept):]
-	v.Client, v.Leased = "", 0
 }
 
 // resetWork moves the times of the holder and of the attempts of a lifted job to the new clock at

@@ -5,6 +5,7 @@ import (
 	"github.com/belfrydb/belfry/fsm/backup"
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/digest"
+	"github.com/belfrydb/belfry/fsm/rule"
 )
 
 // whileRestoring reports whether a command is carried out although a restore is open.
@@ -143,37 +144,16 @@ func (m *Machine) importOverdue(j job) {
 	if s.State() != fsm.Delayed || s.Due <= mark.Since || s.Due > mark.Began {
 		return
 	}
-	policy, period := policyFor(mark, &m.record(j.q).Settings)
+	policy, period := rule.ImportPolicy(mark, &m.record(j.q).Settings)
 	switch {
 	case policy == fsm.ImportSpread && period > 0:
 		m.lift(j)
-		m.set(j, fsm.Delayed, spreadDue(mark.Since, mark.Began, m.slot(j).Due, period))
+		m.set(j, fsm.Delayed, rule.Outage{From: mark.Since, To: mark.Began}.Spread(m.slot(j).Due, period))
 	case policy == fsm.ImportDrop:
 		m.touch(j.q).Counters.Expired++
 		m.lift(j)
 		m.drop(j, fsm.Expired)
 	}
-}
-
-// policyFor returns what the restore does with overdue jobs of a queue that has these settings.
-func policyFor(r *fsm.RestoreMark, s *fsm.Settings) (fsm.ImportOverdue, fsm.Duration) {
-	if r.Overdue != fsm.ImportByQueue {
-		return r.Overdue, r.Period
-	}
-	after := s.OverdueAfter
-	if after == 0 {
-		after = fsm.DefaultOverdueAfter
-	}
-	if r.Began.Sub(r.Since) >= after {
-		switch s.Overdue {
-		case fsm.SpreadOverdue:
-			return fsm.ImportSpread, s.OverduePeriod
-		case fsm.DropOverdue:
-			return fsm.ImportDrop, 0
-		case fsm.FireOverdue:
-		}
-	}
-	return fsm.ImportFire, 0
 }
 
 func (m *Machine) importTombstone(q *queue, t *fsm.Tombstone) bool {

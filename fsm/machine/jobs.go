@@ -3,6 +3,7 @@ package machine
 import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/digest"
+	"github.com/belfrydb/belfry/fsm/rule"
 	"github.com/belfrydb/belfry/fsm/store"
 )
 
@@ -203,21 +204,10 @@ func (m *Machine) tombstoneHash(q *queue, index uint32) uint64 {
 func (m *Machine) planForgetting(q *queue) {
 	oldest := q.ended.FirstAt()
 	forget := fsm.Time(0)
-	if window, forever := dedupWindow(&m.record(q).Settings); oldest != 0 && !forever {
+	if window, forever := rule.DedupWindow(&m.record(q).Settings); oldest != 0 && !forever {
 		forget = oldest.Add(window)
 	}
 	m.queues.oldest.Move(q.item(), q.oldest, oldest)
 	m.queues.forgets.Move(q.item(), q.forget, forget)
 	q.oldest, q.forget = oldest, forget
-}
-
-func dedupWindow(s *fsm.Settings) (window fsm.Duration, forever bool) {
-	switch {
-	case s.DedupForever:
-		return 0, true
-	case s.DedupWindowSet:
-		return s.DedupWindow, false
-	default:
-		return fsm.DefaultDedupWindow, false
-	}
 }

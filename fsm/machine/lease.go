@@ -1,6 +1,9 @@
 package machine
 
-import "github.com/belfrydb/belfry/fsm"
+import (
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/rule"
+)
 
 // reservation is the state of a Reserve in progress.
 type reservation struct {
@@ -33,7 +36,7 @@ func (m *Machine) reserveFrom(q *queue, r *reservation) {
 	if record.Settings.PausedAt(m.scalars.Clock) {
 		return
 	}
-	inFlight := partitionLimit(record.Settings.MaxInFlight, record)
+	inFlight := rule.PartitionLimit(record.Settings.MaxInFlight, record)
 	for !r.full && (inFlight == 0 || m.record(q).Counts.Reserved < inFlight) {
 		k, ok := q.ready.Min()
 		if !ok {
@@ -94,19 +97,7 @@ func (m *Machine) ttrOf(j job) fsm.Duration {
 	if b := m.payload(j); b.Given().Has(fsm.GivenTTR) {
 		b.Read(&v)
 	}
-	return leaseLength(&v, &m.record(j.q).Settings)
-}
-
-// leaseLength is ttrOf for a job and the settings of its queue.
-func leaseLength(v *fsm.Job, s *fsm.Settings) fsm.Duration {
-	switch {
-	case v.TTR > 0:
-		return v.TTR
-	case s.TTR > 0:
-		return s.TTR
-	default:
-		return fsm.DefaultTTR
-	}
+	return rule.LeaseLength(&v, &m.record(j.q).Settings)
 }
 
 // leased returns the job under the lease that ref names, if that lease is live.
@@ -173,18 +164,9 @@ func (m *Machine) nack(c *fsm.Nack) (fsm.Result, bool) {
 func (m *Machine) retryDelay(j job) fsm.Duration {
 	var v fsm.Job
 	m.payload(j).Read(&v)
-	delays, r, l, jitter := v.RetryDelays, m.record(j.q), m.leaseOf(j), false
-	if !v.Given.Has(fsm.GivenRetryDelays) {
-		delays, jitter = retryDelays(r)
-	}
-	if len(delays) == 0 {
-		return 0
-	}
-	delay := delays[min(int(l.Attempt), len(delays))-1]
-	if jitter {
-		delay = fsm.Jitter(delay, l.Fence)
-	}
-	return delay
+	l := m.leaseOf(j)
+	v.Attempt, v.Fence = l.Attempt, l.Fence
+	return rule.RetryDelay(&v, m.record(j.q))
 }
 
 func (m *Machine) release(c *fsm.Release) (fsm.Result, bool) {
@@ -223,13 +205,4 @@ func (m *Machine) extend(c *fsm.Extend) (fsm.Result, bool) {
 	until := l.Until
 	m.set(j, fsm.Reserved, m.slot(j).Due)
 	return fsm.Result{Until: until}, true
-}
-
-// retryDelays returns the delays after failed attempts of jobs without a list of their own, and
-// whether Jitter applies.
-func retryDelays(q *fsm.QueueRecord) (delays []fsm.Duration, jitter bool) {
-	if len(q.Settings.RetryDelays) > 0 {
-		return q.Settings.RetryDelays, false
-	}
-	return fsm.DefaultRetryDelays(q.Format), true
 }

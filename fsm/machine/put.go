@@ -3,6 +3,7 @@ package machine
 import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/rule"
 )
 
 // put creates a job, or repeats the answer of its first put. DESIGN.md gives the order of the
@@ -86,7 +87,7 @@ func (m *Machine) forgotten(q *queue, tombstone uint32) bool {
 
 // forgottenAt is forgotten at a time that is not before the clock.
 func (m *Machine) forgottenAt(q *queue, tombstone uint32, now fsm.Time) bool {
-	window, forever := dedupWindow(&m.record(q).Settings)
+	window, forever := rule.DedupWindow(&m.record(q).Settings)
 	return !forever && m.store.Tomb(tombstone).Ended.Add(window) <= now
 }
 
@@ -143,19 +144,10 @@ func (m *Machine) storeJob(q *queue, v *fsm.Job, content [16]byte) job {
 	return j
 }
 
-// partitionLimit is the limit of a queue as one of its partitions enforces it. A limit that is set
-// is never less than 1.
-func partitionLimit(limit uint64, r *fsm.QueueRecord) uint64 {
-	if limit == 0 {
-		return 0
-	}
-	return max(1, limit/uint64(max(1, r.Partitions)))
-}
-
 // full reports whether a job of this size would exceed a limit of the queue.
 func (m *Machine) full(q *queue, bytes uint64) bool {
 	r := m.record(q)
-	jobs, size := partitionLimit(r.Settings.MaxJobs, r), partitionLimit(r.Settings.MaxBytes, r)
+	jobs, size := rule.PartitionLimit(r.Settings.MaxJobs, r), rule.PartitionLimit(r.Settings.MaxBytes, r)
 	return jobs > 0 && r.Counts.Jobs() >= jobs || size > 0 && r.Counts.Bytes+bytes > size
 }
 
@@ -166,7 +158,7 @@ func (m *Machine) full(q *queue, bytes uint64) bool {
 // ratePeriod returns the time between tokens and how far ahead of the clock RateAt may be; both are
 // 0 without a limit.
 func ratePeriod(r *fsm.QueueRecord) (period, ahead fsm.Duration) {
-	rate := min(partitionLimit(r.Settings.PutsPerSecond, r), 1e9)
+	rate := min(rule.PartitionLimit(r.Settings.PutsPerSecond, r), 1e9)
 	if rate == 0 {
 		return 0, 0
 	}

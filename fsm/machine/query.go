@@ -7,6 +7,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/activity"
+	"github.com/belfrydb/belfry/fsm/rule"
 )
 
 // Answer answers a query as of now, or as of Clock if that is later. Like every read it changes
@@ -143,11 +144,11 @@ func (m *Machine) complete(jobs []fsm.Job) {
 		j := &jobs[i]
 		if q == nil || q.name != j.Queue {
 			q = m.queues.byName[j.Queue]
-			delays, _ = retryDelays(m.record(q))
+			delays, _ = rule.RetryDelays(m.record(q))
 			delays = slices.Clone(delays)
 		}
 		s := &m.record(q).Settings
-		j.TTR, j.MaxAttempts = leaseLength(j, s), attemptsMax(j, s)
+		j.TTR, j.MaxAttempts = rule.LeaseLength(j, s), rule.AttemptsMax(j, s)
 		if !j.Given.Has(fsm.GivenRetryDelays) {
 			j.RetryDelays = delays
 		}

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/rule"
 	"github.com/belfrydb/belfry/fsm/store"
 )
 
@@ -37,7 +38,7 @@ func (m *Machine) answersRepeat(req *fsm.Request, now fsm.Time) bool {
 
 // tooOld reports whether a request id was made before all that is remembered for sure.
 func (m *Machine) tooOld(id string, now fsm.Time) bool {
-	at, ok := uuid7Time(id)
+	at, ok := rule.RequestTime(id)
 	return ok && (at.Add(fsm.RequestWindow) < now || at <= m.scalars.LowWater)
 }
 

@@ -1,11 +1,6 @@
 package machine
 
 import (
-	"encoding/binary"
-	"encoding/hex"
-	"strings"
-	"time"
-
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/digest"
@@ -16,7 +11,7 @@ import (
 // the index of the remembered request, 0 if there is none.
 func (m *Machine) recall(known uint32, r *codec.RequestHead, content [16]byte, results []fsm.Result) bool {
 	if known == 0 || m.store.Answers.Time(known).Add(fsm.RequestWindow) < m.scalars.Clock {
-		if at, ok := uuid7Time(r.ID); ok && (at.Add(fsm.RequestWindow) < m.scalars.Clock || at <= m.scalars.LowWater) {
+		if m.tooOld(r.ID, m.scalars.Clock) {
 			fill(results, fsm.Result{Code: fsm.RequestExpired})
 			return true
 		}
@@ -83,28 +78,6 @@ func (m *Machine) forgetAnswer(index uint32) {
 	a := &m.store.Answers
 	m.sum -= digest.EncodedAnswer(a.Time(index), a.Encoded(index))
 	a.Remove(index)
-}
-
-// uuid7Time returns the time in a request id that is a UUID of version 7 (RFC 9562, section 5.7).
-// The edge derives ids for the parts of a request, and for its second round, by appending a # or a
-// ~ and more.
-func uuid7Time(id string) (fsm.Time, bool) {
-	if i := strings.IndexAny(id, "#~"); i >= 0 {
-		id = id[:i]
-	}
-	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' || id[14] != '7' {
-		return 0, false
-	}
-	var b [16]byte
-	digits := id[:8] + id[9:13] + id[14:18] + id[19:23] + id[24:]
-	if _, err := hex.Decode(b[:], []byte(digits)); err != nil || b[8]>>6 != 2 {
-		return 0, false
-	}
-	ms := binary.BigEndian.Uint64(b[:8]) >> 16
-	if ms > uint64(fsm.TimeMax)/uint64(time.Millisecond) {
-		return fsm.TimeMax, true
-	}
-	return fsm.Time(ms) * fsm.Time(time.Millisecond), true
 }
 
 // finish remembers an acked lease, after it has made room.

@@ -1,9 +1,8 @@
 package machine
 
 import (
-	"math/bits"
-
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/rule"
 	"github.com/belfrydb/belfry/fsm/store"
 )
 
@@ -79,7 +78,8 @@ func (m *Machine) move(j job) {
 		switch r.Settings.Overdue {
 		case fsm.SpreadOverdue:
 			if r.Settings.OverduePeriod > 0 {
-				m.set(j, fsm.Delayed, spreadDue(r.OverdueFrom, r.OverdueTo, due, r.Settings.OverduePeriod))
+				outage := rule.Outage{From: r.OverdueFrom, To: r.OverdueTo}
+				m.set(j, fsm.Delayed, outage.Spread(due, r.Settings.OverduePeriod))
 				return
 			}
 		case fsm.DropOverdue:
@@ -92,23 +92,11 @@ func (m *Machine) move(j job) {
 	m.set(j, fsm.Ready, due)
 }
 
-// spreadDue maps a due time in (from, to] to (to, to+period], rounding up so that it always leaves
-// the window.
-func spreadDue(from, to, due fsm.Time, period fsm.Duration) fsm.Time {
-	hi, lo := bits.Mul64(uint64(due-from), uint64(period))
-	span := uint64(to - from)
-	quotient, remainder := bits.Div64(hi, lo, span) // hi < span, since due-from <= span and period < 2^63
-	if remainder > 0 {
-		quotient++
-	}
-	return to.Add(fsm.Duration(min(quotient, uint64(fsm.TimeMax)))).Ceil()
-}
-
 // exhausted reports whether the job has no attempt left.
 func (m *Machine) exhausted(j job) bool {
 	var v fsm.Job
 	m.payload(j).Read(&v)
-	limit := attemptsMax(&v, &m.record(j.q).Settings)
+	limit := rule.AttemptsMax(&v, &m.record(j.q).Settings)
 	return limit > 0 && m.leaseOf(j).Attempt >= limit
 }
 
@@ -154,11 +142,7 @@ func (m *Machine) lead(c *fsm.Lead, before fsm.Time) (fsm.Result, bool) {
 			continue
 		}
 		s := &m.record(q).Settings
-		after := s.OverdueAfter
-		if after == 0 {
-			after = fsm.DefaultOverdueAfter
-		}
-		if s.Overdue != fsm.FireOverdue && outage >= after {
+		if s.Overdue != fsm.FireOverdue && outage >= rule.OverdueAfter(s) {
 			r := m.touch(q)
 			r.OverdueFrom, r.OverdueTo = from, clock
 		}

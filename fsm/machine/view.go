@@ -3,6 +3,7 @@ package machine
 import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/rule"
 	"github.com/belfrydb/belfry/fsm/store"
 )
 
@@ -92,51 +93,7 @@ func (m *Machine) show(j job, v *fsm.Job) {
 
 // at changes a stored job to its state at time now, and reports whether it is still held then.
 func (m *Machine) at(q *queue, v *fsm.Job, now fsm.Time) bool {
-	r := m.record(q)
-	if v.State == fsm.Reserved && v.Until <= now {
-		m.lapseAt(v)
-		if limit := attemptsMax(v, &r.Settings); limit > 0 && v.Attempt >= limit {
-			v.State, v.Died = fsm.Dead, now
-			return true
-		}
-		v.State = fsm.Ready
-		if v.TTL == 0 || v.TTL > now {
-			v.Due = v.Until
-		}
-	}
-	if (v.State == fsm.Delayed || v.State == fsm.Ready) && v.TTL != 0 && v.TTL <= now {
-		if !r.Settings.ExpireToDead {
-			return false
-		}
-		v.State, v.TTL, v.Died = fsm.Dead, 0, now
-		return true
-	}
-	if v.State == fsm.Delayed && v.Due <= now {
-		if r.OverdueFrom < v.Due && v.Due <= r.OverdueTo {
-			switch {
-			case r.Settings.Overdue == fsm.DropOverdue:
-				return false
-			case r.Settings.Overdue == fsm.SpreadOverdue && r.Settings.OverduePeriod > 0:
-				v.Due = spreadDue(r.OverdueFrom, r.OverdueTo, v.Due, r.Settings.OverduePeriod)
-			}
-		}
-		if v.Due <= now {
-			v.State = fsm.Ready
-		}
-	}
-	return true
-}
-
-// attemptsMax is the number of failed attempts after which a job is dead, 0 if there is no limit.
-func attemptsMax(v *fsm.Job, s *fsm.Settings) uint32 {
-	switch {
-	case v.Given.Has(fsm.GivenMaxAttempts):
-		return v.MaxAttempts
-	case s.MaxAttemptsSet:
-		return s.MaxAttempts
-	default:
-		return fsm.DefaultMaxAttempts
-	}
+	return rule.Settle(v, m.record(q), m.format, now)
 }
 
 // Queue returns what is known of a queue. Counts and counters are as of the last entry; times are
@@ -152,7 +109,7 @@ func (m *Machine) Queue(name string, now fsm.Time) (fsm.Queue, bool) {
 		Counts: r.Counts, Counters: r.Counters, Created: r.Created, Format: r.Format, Tombstones: uint64(q.ended.Len()),
 		OldestReady: m.oldestReady(q, now), DedupSince: max(r.Created, r.Forgotten),
 	}
-	if window, forever := dedupWindow(&r.Settings); !forever {
+	if window, forever := rule.DedupWindow(&r.Settings); !forever {
 		v.DedupSince = max(v.DedupSince, now-fsm.Time(window))
 	}
 	if v.NextDue = q.delayed.FirstAt(); v.NextDue != 0 && v.NextDue <= now {
@@ -216,7 +173,7 @@ func (m *Machine) Available(name string, now fsm.Time) (n uint64, next fsm.Time)
 	if nextUntil != 0 && (next == 0 || nextUntil < next) {
 		next = nextUntil
 	}
-	if limit := partitionLimit(r.Settings.MaxInFlight, r); limit > 0 {
+	if limit := rule.PartitionLimit(r.Settings.MaxInFlight, r); limit > 0 {
 		held := r.Counts.Reserved - lapsed
 		if held >= limit {
 			return 0, next
@@ -238,7 +195,7 @@ func (m *Machine) Withheld(name string, now fsm.Time) bool {
 		return true
 	}
 	lapsed, _ := q.leases.UpTo(now, fsm.StepMax)
-	limit := partitionLimit(r.Settings.MaxInFlight, r)
+	limit := rule.PartitionLimit(r.Settings.MaxInFlight, r)
 	return limit > 0 && r.Counts.Reserved-lapsed >= limit
 }
 
