@@ -28,6 +28,8 @@ FLIPSTRIALS ?= 500
 FLIPSSEED := $(or $(FLIPSSEED),$(shell date +%s))
 SIMSEEDS ?= 100000
 SIMSEED ?= 1
+CRONZONES ?= 60
+CRONSEED ?= 1
 JEPSENTIME ?= 40m
 JEPSENSEED := $(or $(JEPSENSEED),$(shell date +%s))
 BENCH ?= .
@@ -413,6 +415,12 @@ flips: ## FLIPS bits flipped in files of single groups, and FLIPSTRIALS damaged 
 sim: ## SIMSEEDS bit-exact worlds of machines, clocks, leases and routing, from SIMSEED on
 	$(call step,sim,$(SIMSEEDS) simulated worlds from seed $(SIMSEED))
 	BELFRY_SIM_SEEDS=$(SIMSEEDS) BELFRY_SIM_SEED=$(SIMSEED) GOGC=800 go test -run 'TestCorpus|TestSim' -count=1 -v -timeout 0 ./jepsen/sim
+
+# A quarter of an hour of processor time for each 20 zones, about. TestWalk has the zones and the years.
+.PHONY: cron-walk
+cron-walk: ## CRONZONES zones, 500 expressions each and 20 years, against a walk through every minute, from CRONSEED
+	$(call step,cron-walk,$(CRONZONES) zones against a walk through every minute from seed $(CRONSEED))
+	BELFRY_CRON_WALK=$(CRONZONES) BELFRY_CRON_SEED=$(CRONSEED) go test -run '^TestWalk$$' -count=1 -v -timeout 0 ./cron
 
 .PHONY: clean
 clean: ## Remove what was built

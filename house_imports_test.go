@@ -38,6 +38,10 @@ var importTable = []importRow{
 		reason: "the root holds no code",
 	},
 	{
+		dir:    "cron",
+		reason: "when a schedule fires is calculated from values alone, for whoever asks",
+	},
+	{
 		dir:     "fsm",
 		testMay: []string{"fsm/fsmtest"},
 		reason:  "the vocabulary of a shard is below all that has to do with one",

@@ -22,7 +22,7 @@ var nameRuleNames = []string{ruleNameIdentifier, ruleNameMember, ruleNameFile}
 
 // foreignNames are names that this repository mentions and does not use, by where they come from.
 var foreignNames = map[string][]string{
-	"units and products":  {"KiB", "MiB", "GiB", "kB", "gRPC", "GitHub", "OpenTelemetry"},
+	"units and products":  {"KiB", "MiB", "GiB", "kB", "gRPC", "EventBridge", "GitHub", "OpenTelemetry"},
 	"published functions": {"MurmurHash3", "SplitMix64"},
 	"standard library":    {"ByteReader", "TextMarshaler", "TextUnmarshaler"},
 	"raft and raft-wal": {"FileSnapshotStore", "LastVoteCand", "LastVoteTerm", "LeaderCh", "LogCache", "RecoverCluster",
