@@ -2,6 +2,8 @@ package cron_test
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -63,6 +65,11 @@ func TestDST(t *testing.T) {
 			got := firings(r, at(t, row.from), at(t, row.to), 100)
 			if !slices.Equal(got, want) {
 				t.Errorf("%s: %q with %v: %s", row.name, row.cron, dst, cmp.Diff(want, got))
+			}
+			for _, text := range want { // also if it is asked for just before
+				if next, _ := r.Next(at(t, text).Add(-1)); !next.Equal(at(t, text)) {
+					t.Errorf("%s: %q with %v: just before %s the next is %v", row.name, row.cron, dst, text, next.UTC())
+				}
 			}
 		}
 	}
@@ -195,6 +202,31 @@ func TestSpecProblems(t *testing.T) {
 	}
 }
 
+// TestManyCombinations has 32 excludes, of which nearly each day has others.
+func TestManyCombinations(t *testing.T) {
+	g := generator{rand.New(rand.NewPCG(1, 3))}
+	spec := cron.Spec{Cron: "* * * * *"}
+	for len(spec.Exclude) < 32 {
+		spec.Exclude = append(spec.Exclude, fmt.Sprintf("0 0 %d,%d,%d,%d * %d", 1+g.IntN(31), 1+g.IntN(31), 1+g.IntN(31),
+			1+g.IntN(31), g.IntN(7)))
+	}
+	if _, err := cron.Compile(&spec, zones(t)); err != nil {
+		t.Errorf("days of the month and of the week: %v", err)
+	}
+	for i := range spec.Exclude {
+		spec.Exclude[i] = fmt.Sprintf("0 0 * * %d", i%7)
+		if i >= 7 {
+			half := g.Perm(12)
+			spec.Exclude[i] = fmt.Sprintf("0 0 %d-%d %d,%d,%d,%d,%d,%d *", 1+g.IntN(15), 16+g.IntN(15), 1+half[0], 1+half[1],
+				1+half[2], 1+half[3], 1+half[4], 1+half[5])
+		}
+	}
+	_, err := cron.Compile(&spec, zones(t))
+	if text := strings.Join(problemsOf(t, err)["exclude"], "\n"); !strings.Contains(text, "more than 1000 combinations") {
+		t.Errorf("the problem is %v", err)
+	}
+}
+
 func TestEachFieldIsReported(t *testing.T) {
 	_, err := cron.Compile(&cron.Spec{Cron: "60 60 24 0 13 8"}, zones(t))
 	want := []string{
@@ -226,12 +258,10 @@ func TestString(t *testing.T) {
 
 func TestEvery(t *testing.T) {
 	for _, c := range []struct {
-		name       string
-		spec       cron.Spec
-		from       string
-		want       []string
-		until      string
-		wantNoMore bool
+		name string
+		spec cron.Spec
+		from string
+		want []string
 	}{
 		{
 			name: "epoch", spec: cron.Spec{Every: 7 * time.Minute}, from: "1970-01-01T00:00:00Z",

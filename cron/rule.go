@@ -94,7 +94,7 @@ func (r *Rule) instant(from int64) (int64, bool) {
 	for i := r.zone.spanAt(from); i < len(r.zone.spans); i++ {
 		s := &r.zone.spans[i]
 		local := max(from, s.start) + s.offset
-		if moves && from <= s.start && s.passed < local && r.fallsInto(s.passed, local) {
+		if moves && from <= s.start && r.fallsInto(s.passed, local) {
 			return s.start, true
 		}
 		if once {
@@ -107,7 +107,8 @@ func (r *Rule) instant(from int64) (int64, bool) {
 	return 0, false
 }
 
-// fallsInto says whether a time of the expression is in a gap, and is not excluded at its end.
+// fallsInto says whether a time of the expression is in a gap, and is not excluded at its end. It has
+// no time if the end is not after the beginning, as of a span that does not begin with a gap.
 func (r *Rule) fallsInto(gap, end int64) bool {
 	if _, ok := r.localNext(gap, end); !ok {
 		return false
