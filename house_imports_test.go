@@ -94,6 +94,11 @@ var importTable = []importRow{
 		reason: "functions of jobs, settings and times; the model must not share them",
 	},
 	{
+		dir:    "fsm/keys",
+		may:    []string{"fsm", "fsm/store"},
+		reason: "which key is next: what becomes of jobs is the machine's",
+	},
+	{
 		dir:    "fsm/listing",
 		may:    []string{"fsm", "fsm/store"},
 		reason: "keys of orders: in which orders the jobs of a list are is the machine's",
@@ -106,8 +111,8 @@ var importTable = []importRow{
 	{
 		dir: "fsm/machine",
 		may: []string{
-			"fsm", "fsm/activity", "fsm/agenda", "fsm/backup", "fsm/codec", "fsm/digest", "fsm/listing", "fsm/rule",
-			"fsm/snapshot", "fsm/store", "fsm/usage",
+			"fsm", "fsm/activity", "fsm/agenda", "fsm/backup", "fsm/codec", "fsm/digest", "fsm/keys", "fsm/listing",
+			"fsm/rule", "fsm/snapshot", "fsm/store", "fsm/usage",
 		},
 		testMay:  []string{"fsm/fsmtest", "fsm/model"},
 		external: []string{"github.com/google/btree"},

@@ -34,10 +34,16 @@ const (
 	// RequestExpired (REQUEST_EXPIRED): the request id is older than what is remembered; whether it
 	// was applied earlier is unknown.
 	RequestExpired Code = 11
-	// Quota (QUOTA): the shard holds as many queues as it may.
+	// Quota (QUOTA): the shard holds as many queues, or paused keys, as it may.
 	Quota Code = 12
 	// Restoring (OVERLOADED): a restore of the shard has begun and has not ended; see Import.
 	Restoring Code = 13
+	// VersionChanged (VERSION_CHANGED): no job of that id is held in the version that the put named.
+	VersionChanged Code = 14
+	// KeyRefused (INVALID): the queue takes no jobs with a key.
+	KeyRefused Code = 15
+	// LastCode is the highest code of this version.
+	LastCode = KeyRefused
 )
 
 // State is where a job is in its life. The numbers are part of the snapshot format.

@@ -24,7 +24,17 @@ const (
 	KindLead        Kind = 15
 	KindImport      Kind = 26
 	KindResetClock  Kind = 16
+	KindPauseKey    Kind = 17
+	KindPurgeKey    Kind = 18
 )
+
+// Format returns the first format whose programs know the kind.
+func (k Kind) Format() Format {
+	if k == KindPauseKey || k == KindPurgeKey {
+		return KeysFormat
+	}
+	return FirstFormat
+}
 
 // Command is one of the pointer types *Put … *ResetClock of this file. Names, ids, headers and
 // bodies of a command are not checked here: the edge refuses what is malformed, and the machine
@@ -65,8 +75,9 @@ func (g Given) Has(g2 Given) bool { return g&g2 == g2 }
 // distinct.
 type Header struct{ Name, Value string }
 
-// Put creates a job, or answers as its first put was answered. Results: Created, State, Partition,
-// Serial, Due. Codes: QueueChanged, Quota, JobExists, RateLimited, QueueFull.
+// Put creates or replaces a job, or answers as its first put was answered. Results: Created,
+// Replaced, State, Partition, Serial, Due, Version. Codes: QueueChanged, Quota, JobExists,
+// JobReserved, VersionChanged, KeyRefused, RateLimited, QueueFull.
 type Put struct {
 	Queue string
 	// Partition of Partitions is how the caller routed: partition 0 of 1 for an ordinary queue.
@@ -75,6 +86,15 @@ type Put struct {
 	ID string
 	// Again lets the put in although an earlier job of that id has ended.
 	Again bool
+	// OnExisting says what happens if a job has the id already.
+	OnExisting OnExisting
+	// MaxWait, if not 0, bounds the due time of a job that OnExisting replaces: it is at most so long
+	// after the first put of the job.
+	MaxWait time.Duration
+	// IfVersion, if not 0, lets the put in only if a job of that id is held and has this version.
+	IfVersion uint64
+	// Key names the jobs that the queue's KeySettings hold together; empty means none.
+	Key string
 
 	Given       Given
 	Delay       time.Duration
@@ -141,6 +161,8 @@ type Extend struct {
 // JobNotFound, JobReserved.
 type Cancel struct {
 	Queue, ID string
+	// Key, if not empty, must be the key of the job.
+	Key string
 	// Force cancels a reserved job too; its lease becomes stale.
 	Force bool
 }
@@ -149,6 +171,8 @@ type Cancel struct {
 // command is refused. Codes: JobNotFound, JobReserved.
 type Reschedule struct {
 	Queue, ID string
+	// Key, if not empty, must be the key of the job.
+	Key string
 	// Given is GivenDelay or GivenDueAt.
 	Given Given
 	Delay time.Duration

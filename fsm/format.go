@@ -21,9 +21,10 @@ const FirstFormat Format = 1
 //	3  requests name their client; a job knows who holds it and its last failed attempts; lists can
 //	   be searched; queues have rates of each minute; the catalog has tasks. Commands, jobs and
 //	   queues may have tagged fields, which codec/DESIGN.md lists
+//	4  jobs may have a key, which queues can limit; puts may replace a job
 //
 // Tests build a program with one more from this line, whose formats differ in their number only.
-const LatestFormat Format = 3
+const LatestFormat Format = 4
 
 // Readable returns nil if this program reads the format, else an error that names both and wraps
 // ErrVersion.

@@ -17,8 +17,10 @@ type Job struct {
 	// ID is the client's id, or the generated one if Generated.
 	ID        string
 	Generated bool
-	State     State
-	Priority  int8
+	// Key is the one that the put named, empty if none.
+	Key      string
+	State    State
+	Priority int8
 	// Due is when the job is, was or last became ready; FirstDue is what its put answered.
 	Due, FirstDue, Created Time
 	// Given says which of TTR, MaxAttempts, RetryDelays the put named. In a Reading the others have
@@ -49,10 +51,24 @@ type Job struct {
 	Attempts []Attempt
 	// Died is when the job last became dead; 0 if never.
 	Died Time
+	// Version counts the contents that the job has had. 0 means 1: it was never replaced.
+	Version uint64
+	// Place, if not 0, replaces Serial in the order of the key's jobs: the job was redriven.
+	Place uint64
+	// Next is the successor that a put stored for the end of this job, nil if there is none.
+	Next *Successor
 	// Ended is when the job ended; 0 of a held job. AttemptUnknown says that its end was remembered
 	// without its attempts.
 	Ended          Time
 	AttemptUnknown bool
+}
+
+// Successor is the job that takes over an id when the present job ends: a put came while that was
+// RESERVED. Queue, Partition, ID and Key are those of the present job and not in it. Serial and State
+// are not known yet. Its Version goes on from the job's.
+type Successor struct {
+	Job
+	Content [16]byte
 }
 
 // An Attempt is an attempt at a job that failed.
@@ -71,11 +87,13 @@ type Attempt struct {
 // Tombstone is what a shard remembers of an ended job with a client-chosen id.
 type Tombstone struct {
 	Queue, ID string
-	Serial    uint64
-	Content   [16]byte
-	FirstDue  Time
-	State     State
-	Ended     Time
+	// Key is that of the job, empty if it had none.
+	Key      string
+	Serial   uint64
+	Content  [16]byte
+	FirstDue Time
+	State    State
+	Ended    Time
 }
 
 // Answer is what a shard remembers of a request: the results without bodies.

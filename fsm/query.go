@@ -37,7 +37,9 @@ type Query interface {
 // ID, State, FirstDue, Ended and Attempt are known.
 type JobQuery struct {
 	Queue, ID string
-	Ended     bool
+	// Key, if not empty, must be the key of the job. Nodes before format 4 leave it out.
+	Key   string
+	Ended bool
 }
 
 // QueueQuery asks for what is known of a queue. Reading: Queues, empty if it is unknown.

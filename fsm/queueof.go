@@ -32,6 +32,10 @@ func QueueOf(c Command) string {
 		return c.Queue
 	case *DeleteQueue:
 		return c.Queue
+	case *PauseKey:
+		return c.Queue
+	case *PurgeKey:
+		return c.Queue
 	}
 	return ""
 }

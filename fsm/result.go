@@ -9,6 +9,8 @@ type Result struct {
 	State State
 	// Created reports that a put created a job. It is false for a put that met its own earlier one.
 	Created bool
+	// Replaced reports that a put gave a held job its content, or became its successor.
+	Replaced bool
 	// More reports that a bounded command left work undone and should be sent again.
 	More bool
 	// Replayed marks the remembered answer to a repeated request.
@@ -18,6 +20,8 @@ type Result struct {
 	Due       Time
 	Until     Time
 	Count     uint64
+	// Version counts the contents that the job has had, the first is 1. Only with puts of format 4.
+	Version uint64
 	// Wait is how long the caller should wait before trying again; 0 if unknown. Only with
 	// RateLimited.
 	Wait   time.Duration

@@ -82,6 +82,8 @@ type Settings struct {
 	// Paused stops handing out, for good or until PausedUntil if that is not zero.
 	Paused      bool
 	PausedUntil Time
+	// Keys are the limits of each key.
+	Keys KeySettings
 }
 
 // Clone returns a copy that shares no memory with s.

@@ -235,6 +235,9 @@ var (
 	ErrUnknownOutcome = outcome.ErrUnknownOutcome
 )
 
+// CheckFormat refuses a request that has what a format does not have, with ErrUnsupported.
+func CheckFormat(req *fsm.Request, format fsm.Format) error { return admit.CheckFormat(req, format) }
+
 // Callers of this package meet these values and errors of package admit.
 type (
 	// Limit names one of the limits of a namespace.

@@ -94,6 +94,7 @@ type settingsRecord struct {
 	ExpireToDead   bool              `json:"expireToDead,omitempty"`
 	Paused         bool              `json:"paused,omitempty"`
 	PausedUntil    fsm.Time          `json:"pausedUntilNanos,omitempty"`
+	Keys           fsm.KeySettings   `json:"keys,omitzero"`
 }
 
 // config returns the record as callers see it. It shares no memory with r.

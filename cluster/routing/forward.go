@@ -427,6 +427,9 @@ func readReply(body []byte) (node.Reply, fsm.Reading, error) {
 
 // do forwards a request.
 func (p *Peers) do(ctx context.Context, to forwardedTo, req *fsm.Request) (node.Reply, error) {
+	if err := node.CheckFormat(req, p.spoken()); err != nil {
+		return node.Reply{}, err
+	}
 	entry := p.forwarded(req)
 	body, err := p.callInStream(ctx, to, streamDo, node.Wait{}, entry)
 	if errors.Is(err, errNoStream) {

@@ -44,36 +44,102 @@ func ParseAttempts(b []byte) []fsm.Attempt {
 	return r.Attempts()
 }
 
-// The tagged fields of a held job: a uvarint number of bytes, and in them for each field a uvarint
-// tag and a length with so many bytes. DESIGN.md lists all tags.
-const heldWork = 1 // uvarint leased, text client, attempts
+// The tagged fields of a held job, after a uvarint number of bytes.
+const (
+	heldWork    = 1 // uvarint leased, text client, attempts
+	heldKey     = 2 // the bytes of the key
+	heldVersion = 3 // uvarint
+	heldNext    = 6 // see AppendSuccessor
+	heldPlace   = 8 // uvarint
+)
+
+// HeldFields are what the tagged fields of a held job say.
+type HeldFields struct {
+	Leased   fsm.Time
+	Client   string
+	Attempts []byte // encoded
+	Key      string
+	Version  uint64
+	Place    uint64
+	// Next is the successor, nil if there is none.
+	Next *fsm.Successor
+}
+
+// Any reports whether a job has any of the fields.
+func (f *HeldFields) Any() bool {
+	return f.Leased != 0 || len(f.Attempts) > 0 || f.Key != "" || f.Version != 0 || f.Place != 0 || f.Next != nil
+}
 
 // AppendHeldFields appends the tagged fields of a held job.
-func AppendHeldFields(dst []byte, leased fsm.Time, client string, attempts []byte) []byte {
+func AppendHeldFields(dst []byte, f *HeldFields) []byte {
 	start := len(dst)
-	dst = append(dst, 0, heldWork, 0)
-	dst = append(AppendText(binary.AppendUvarint(dst, Unsigned(leased)), client), attempts...)
-	return SetLength(SetLength(dst, start+2, 1), start, 1)
+	dst = append(dst, 0)
+	if f.Leased != 0 || f.Client != "" || len(f.Attempts) > 0 {
+		dst = tagged(dst, heldWork, func(b []byte) []byte {
+			return append(AppendText(binary.AppendUvarint(b, Unsigned(f.Leased)), f.Client), f.Attempts...)
+		})
+	}
+	dst = taggedNumber(taggedText(dst, heldKey, f.Key), heldVersion, f.Version)
+	if f.Next != nil {
+		dst = tagged(dst, heldNext, func(b []byte) []byte { return AppendSuccessor(b, f.Next) })
+	}
+	return SetLength(taggedNumber(dst, heldPlace, f.Place), start, 1)
 }
 
 // heldFields reads what AppendHeldFields appended.
 func (r *Reader) heldFields(v *fsm.Job) {
 	fields := Reader{B: r.Bytes(), err: r.err}
-	for len(fields.B) > 0 {
-		tag := fields.Uvarint()
-		field := Reader{B: fields.Bytes(), err: fields.err}
-		if tag == heldWork {
+	fields.fields("job", func(tag uint64, field *Reader) bool {
+		switch tag {
+		case heldWork:
 			v.Leased, v.Client, v.Attempts = field.Time(), field.Text(), field.Attempts()
-		} else {
-			field.laterTag("job", tag)
+		case heldKey:
+			v.Key = field.remainder()
+		case heldVersion:
+			v.Version = field.Uvarint()
+		case heldNext:
+			v.Next = field.successor()
+		case heldPlace:
+			v.Place = field.Uvarint()
+		default:
+			return false
 		}
-		fields.err = field.err
-	}
+		return true
+	})
 	if fields.err != nil {
 		r.fail(fields.err)
 	} else if v.Leased == 0 && v.Client != "" {
 		r.Damaged("job that nobody has leased with a client")
 	}
+}
+
+// AppendSuccessor appends: uvarint version, due; byte priority; flag headers; 16 bytes content;
+// uvarint created; then as a held job: first due, options, headers, body.
+func AppendSuccessor(dst []byte, n *fsm.Successor) []byte {
+	dst = binary.AppendUvarint(binary.AppendUvarint(dst, n.Version), Unsigned(n.Due))
+	dst = appendFlag(append(dst, byte(n.Priority)), len(n.Headers) > 0)
+	dst = binary.AppendUvarint(append(dst, n.Content[:]...), Unsigned(n.Created))
+	return AppendPayload(dst, &n.Job)
+}
+
+// successor reads all that is left as what AppendSuccessor appended.
+func (r *Reader) successor() *fsm.Successor {
+	n := &fsm.Successor{}
+	n.Version, n.Due, n.Priority = r.Uvarint(), r.Time(), int8(r.Byte())
+	flags := HeldFlags(0)
+	if r.flag() {
+		flags = HeldHasHeaders
+	}
+	n.Content, n.Created = r.Array16(), r.Time()
+	r.Payload(&n.Job, flags)
+	n.BodyBytes = uint32(len(n.Body))
+	return n
+}
+
+// Successor reads what AppendSuccessor appended, from bytes that were found sound before.
+func Successor(b []byte) *fsm.Successor {
+	r := PlainReader(b)
+	return r.successor()
 }
 
 // appendWork appends what a reading says of a job's client and attempts: uvarint leased, text

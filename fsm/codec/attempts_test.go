@@ -26,12 +26,12 @@ func TestHeldFields(t *testing.T) {
 		return v
 	}
 	want := fsmtest.EveryAttempt()
-	got := record(AppendHeldFields(nil, 8, "worker", AppendAttempts(nil, want)))
+	got := record(AppendHeldFields(nil, &HeldFields{Leased: 8, Client: "worker", Attempts: AppendAttempts(nil, want)}))
 	if diff := cmp.Diff(want, got.Attempts); diff != "" || got.Leased != 8 || got.Client != "worker" ||
 		got.LastError != "" {
 		t.Errorf("leased %d, client %q, error %q (-want +got):\n%s", got.Leased, got.Client, got.LastError, diff)
 	}
-	for _, later := range [][]byte{{3, 2, 1, 'x'}, {2, 9, 0}} {
+	for _, later := range [][]byte{{3, 4, 1, 'x'}, {2, 9, 0}} {
 		if got := record(later); got.LastError == "" {
 			t.Errorf("the fields %x are read", later)
 		}
@@ -53,7 +53,7 @@ func TestFieldsOfLaterVersions(t *testing.T) {
 		t.Errorf("a command: %v", err)
 	}
 	queue := fsm.QueueRecord{Name: "q", Partitions: 1, CreateSeq: 1, Format: 3}
-	r := NewReader(append(AppendQueueRecord(nil, &queue), 1, 1, 'x'))
+	r := NewReader(append(AppendQueueRecord(nil, &queue), 7, 1, 'x'))
 	if r.QueueRecord(); !errors.Is(r.CheckEnd(), fsm.ErrVersion) {
 		t.Errorf("a queue: %v", r.CheckEnd())
 	}
@@ -61,7 +61,7 @@ func TestFieldsOfLaterVersions(t *testing.T) {
 
 // TestClientOfNobody: a job that is not leased has no client. It would be in no digest.
 func TestClientOfNobody(t *testing.T) {
-	fields := AppendHeldFields(nil, 0, "worker", nil)
+	fields := AppendHeldFields(nil, &HeldFields{Client: "worker"})
 	r := NewReader(append(append([]byte{7, 1, byte(fsm.Reserved), 0, byte(HeldHasLease | HeldHasFields)},
 		9, 2, 3, 0, 1, 0, 0), append(fields, 1, 0, 0)...))
 	if r.Held(); !errors.Is(r.CheckEnd(), fsm.ErrDamaged) {

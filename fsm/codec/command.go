@@ -10,7 +10,7 @@ func appendCommand(dst []byte, c fsm.Command) []byte {
 	switch c := c.(type) {
 	case *fsm.Put:
 		dst = appendPartition(dst, c.Queue, c.Partition, c.Partitions)
-		return appendContent(appendFlag(AppendText(dst, c.ID), c.Again), c)
+		return appendPutFields(appendContent(appendFlag(AppendText(dst, c.ID), c.Again), c), c)
 	case *fsm.Reserve:
 		dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(c.Max)), Unsigned(c.TTR))
 		return appendTexts(binary.AppendUvarint(dst, c.Bytes), c.Queues)
@@ -24,17 +24,18 @@ func appendCommand(dst []byte, c fsm.Command) []byte {
 	case *fsm.Extend:
 		return binary.AppendUvarint(appendRef(dst, c.Ref), Unsigned(c.TTR))
 	case *fsm.Cancel:
-		return appendFlag(AppendText(AppendText(dst, c.Queue), c.ID), c.Force)
+		return taggedText(appendFlag(AppendText(AppendText(dst, c.Queue), c.ID), c.Force), refKey, c.Key)
 	case *fsm.Reschedule:
 		dst = append(AppendText(AppendText(dst, c.Queue), c.ID), byte(c.Given))
-		return binary.AppendUvarint(binary.AppendUvarint(dst, Unsigned(c.Delay)), Unsigned(c.DueAt))
+		dst = binary.AppendUvarint(binary.AppendUvarint(dst, Unsigned(c.Delay)), Unsigned(c.DueAt))
+		return taggedText(dst, refKey, c.Key)
 	case *fsm.Redrive:
 		return appendTexts(binary.AppendUvarint(AppendText(dst, c.Queue), uint64(c.Max)), c.IDs)
 	case *fsm.Purge:
 		return binary.AppendUvarint(append(AppendText(dst, c.Queue), byte(c.States)), uint64(c.Max))
 	case *fsm.Configure:
 		dst = appendPartition(dst, c.Queue, c.Partition, c.Partitions)
-		return AppendSettings(binary.AppendUvarint(dst, c.Version), &c.Settings)
+		return AppendKeySettings(AppendSettings(binary.AppendUvarint(dst, c.Version), &c.Settings), &c.Settings.Keys)
 	case *fsm.Open:
 		return appendPartition(dst, c.Queue, c.Partition, c.Partitions)
 	case *fsm.DeleteQueue:
@@ -47,6 +48,11 @@ func appendCommand(dst []byte, c fsm.Command) []byte {
 		return dst
 	case *fsm.Import:
 		return appendImport(dst, c)
+	case *fsm.PauseKey:
+		return appendFlag(AppendText(AppendText(dst, c.Queue), c.Key), c.Resume)
+	case *fsm.PurgeKey:
+		dst = append(AppendText(AppendText(dst, c.Queue), c.Key), byte(c.States))
+		return binary.AppendUvarint(dst, uint64(c.Max))
 	}
 	panic("fsm: command without an encoding")
 }
@@ -71,6 +77,8 @@ type Scratch struct {
 	lead        fsm.Lead
 	imports     fsm.Import
 	resetClock  fsm.ResetClock
+	pauseKey    fsm.PauseKey
+	purgeKey    fsm.PurgeKey
 }
 
 // read decodes the fields of a command of the given kind, nil if the kind is unknown.
@@ -137,6 +145,12 @@ func (s *Scratch) readQueueCommand(kind fsm.Kind, r *Reader) fsm.Command {
 	case fsm.KindResetClock:
 		s.resetClock = fsm.ResetClock{To: r.Time(), Grace: r.duration()}
 		return &s.resetClock
+	case fsm.KindPauseKey:
+		s.pauseKey = fsm.PauseKey{Queue: r.Text(), Key: r.Text(), Resume: r.flag()}
+		return &s.pauseKey
+	case fsm.KindPurgeKey:
+		s.purgeKey = fsm.PurgeKey{Queue: r.Text(), Key: r.Text(), States: fsm.StateSet(r.Byte()), Max: r.Uint32()}
+		return &s.purgeKey
 	default:
 		return nil
 	}
@@ -184,6 +198,10 @@ func (s *Scratch) own(c fsm.Command) fsm.Command {
 		s.imports.Records = nil // as above
 		return v
 	case *fsm.ResetClock:
+		return copied(c)
+	case *fsm.PauseKey:
+		return copied(c)
+	case *fsm.PurgeKey:
 		return copied(c)
 	}
 	panic("fsm: command that is not copied")

@@ -16,7 +16,11 @@ func ContentHash(p *fsm.Put) [16]byte {
 		p = &asked
 	}
 	var room [512]byte // enough for a small job, so that its hash is no garbage
-	return HashOf(appendContent(room[:0], p))
+	content := appendContent(room[:0], p)
+	if p.Key != "" {
+		content = AppendText(content, p.Key)
+	}
+	return HashOf(content)
 }
 
 // RequestHash is the identity of a request's commands.

@@ -19,7 +19,7 @@ import (
 //	4 bytes  CRC32C of all before, little-endian
 //
 // A text is a uvarint length and its bytes. From format 3 on, tagged fields may follow the fields of
-// a command, each a uvarint tag, a uvarint length and so many bytes. No command has any so far.
+// a command; see keys.go.
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -183,11 +183,14 @@ func (e *Entry) NextCommand() fsm.Command {
 		return nil
 	}
 	rest := len(e.r.B) - n
-	c := e.scratch.read(kind, &e.r)
+	var c fsm.Command
+	if kind.Format() <= e.Format {
+		c = e.scratch.read(kind, &e.r)
+	}
 	if c == nil {
 		e.r.fail(fmt.Errorf("%w: command kind %d", fsm.ErrVersion, kind))
-	} else if e.r.err == nil && e.Format >= 3 && len(e.r.B) > rest {
-		e.r.laterTag(fmt.Sprintf("command kind %d", kind), e.r.Uvarint())
+	} else if e.r.err == nil && e.Format >= FieldsFormat && len(e.r.B) > rest {
+		e.fields(c, len(e.r.B)-rest)
 	} else if e.r.err == nil && len(e.r.B) != rest {
 		e.r.fail(fmt.Errorf("%w: command kind %d is not %d bytes long", fsm.ErrDamaged, kind, n))
 	}
@@ -195,6 +198,19 @@ func (e *Entry) NextCommand() fsm.Command {
 		return nil
 	}
 	return c
+}
+
+// fields reads the tagged fields at the end of a command, which take n bytes.
+func (e *Entry) fields(c fsm.Command, n int) {
+	r := Reader{B: e.r.NextBytes(n), dry: e.r.dry}
+	if e.Format >= fsm.KeysFormat {
+		r.commandFields(c)
+	} else {
+		r.laterTag(fmt.Sprintf("command kind %d", c.Kind()), r.Uvarint())
+	}
+	if r.err != nil {
+		e.r.fail(r.err)
+	}
 }
 
 // ownCommands returns the next n commands; they are the caller's. After an error some are missing.

@@ -33,6 +33,9 @@ func AppendQueryIn(dst []byte, format fsm.Format, q fsm.Query) []byte {
 		if format >= 2 {
 			dst = appendFlag(dst, q.Ended)
 		}
+		if format >= fsm.KeysFormat {
+			dst = AppendText(dst, q.Key)
+		}
 		return dst
 	case *fsm.ListQuery:
 		return appendList(dst, q)
@@ -75,7 +78,11 @@ func ParseQuery(b []byte) (fsm.Query, error) {
 func (r *Reader) query(format fsm.Format, kind fsm.QueryKind) fsm.Query {
 	switch kind {
 	case fsm.KindJobQuery:
-		return &fsm.JobQuery{Queue: r.Text(), ID: r.Text(), Ended: format >= 2 && r.flag()}
+		q := &fsm.JobQuery{Queue: r.Text(), ID: r.Text(), Ended: format >= 2 && r.flag()}
+		if format >= fsm.KeysFormat {
+			q.Key = r.Text()
+		}
+		return q
 	case fsm.KindListQuery:
 		q := r.list()
 		return &q
@@ -157,6 +164,9 @@ func AppendReadingIn(dst []byte, format fsm.Format, v *fsm.Reading) []byte {
 		if format >= 3 {
 			dst = appendWork(dst, &v.Jobs[i])
 		}
+		if format >= fsm.KeysFormat {
+			dst = appendKeyed(dst, &v.Jobs[i])
+		}
 		queue = v.Jobs[i].Queue
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(v.Queues)))
@@ -167,6 +177,9 @@ func AppendReadingIn(dst []byte, format fsm.Format, v *fsm.Reading) []byte {
 		}
 		if format >= 3 {
 			dst = appendParked(dst, v.Queues[i].Parked)
+		}
+		if format >= fsm.KeysFormat {
+			dst = SetLength(AppendKeySettings(append(dst, 0), &v.Queues[i].Settings.Keys), len(dst), 1)
 		}
 	}
 	switch v.Kind {
@@ -187,7 +200,7 @@ func ParseReading(b []byte) (fsm.Reading, error) {
 	r := Reader{B: b}
 	format := r.format()
 	v := fsm.Reading{Kind: fsm.QueryKind(r.Byte()), Code: fsm.Code(r.Byte())}
-	if r.err == nil && (v.Kind < fsm.KindJobQuery || v.Kind > fsm.KindMinuteQuery || v.Code > fsm.Restoring) {
+	if r.err == nil && (v.Kind < fsm.KindJobQuery || v.Kind > fsm.KindMinuteQuery || v.Code > fsm.LastCode) {
 		r.fail(fmt.Errorf("%w: reading of kind %d, code %d", fsm.ErrVersion, v.Kind, v.Code))
 	}
 	v.More, v.Clock, v.Now = r.flag(), r.Time(), r.Time()
@@ -203,6 +216,9 @@ func ParseReading(b []byte) (fsm.Reading, error) {
 		if format >= 3 {
 			r.work(&v.Jobs[i])
 		}
+		if format >= fsm.KeysFormat {
+			r.keyed(&v.Jobs[i])
+		}
 		queue = v.Jobs[i].Queue
 	}
 	if n := r.Length(queueBytesMin); n > 0 {
@@ -215,6 +231,11 @@ func ParseReading(b []byte) (fsm.Reading, error) {
 		}
 		if format >= 3 {
 			v.Queues[i].Parked = r.parked()
+		}
+		if format >= fsm.KeysFormat {
+			settings := Reader{B: r.Bytes(), err: r.err}
+			v.Queues[i].Settings.Keys = settings.KeySettings()
+			r.failWith(settings.err)
 		}
 	}
 	switch v.Kind {

@@ -21,8 +21,21 @@ func inFirstFormat(v fsm.Reading) fsm.Reading {
 		v.Jobs[i].Ended, v.Jobs[i].AttemptUnknown = 0, false
 		v.Jobs[i].Client, v.Jobs[i].Leased, v.Jobs[i].Attempts = "", 0, nil
 	}
+	v = withoutKeys(v)
 	for i := range v.Queues {
 		v.Queues[i].Recent, v.Queues[i].Format, v.Queues[i].Parked = nil, 0, nil
+	}
+	return v
+}
+
+// withoutKeys returns a reading with what the formats before 4 have of it.
+func withoutKeys(v fsm.Reading) fsm.Reading {
+	v.Jobs, v.Queues = slices.Clone(v.Jobs), slices.Clone(v.Queues)
+	for i := range v.Jobs {
+		v.Jobs[i].Key, v.Jobs[i].Version, v.Jobs[i].Place, v.Jobs[i].Next = "", 0, 0, nil
+	}
+	for i := range v.Queues {
+		v.Queues[i].Settings.Keys = fsm.KeySettings{}
 	}
 	return v
 }
@@ -41,6 +54,13 @@ func everyResult() []fsm.Result {
 	}
 }
 
+// everyKeyedResult is everyResult with what format 4 adds.
+func everyKeyedResult() []fsm.Result {
+	results := append(everyResult(), fsm.Result{Version: 1})
+	results[0].Version, results[0].Replaced = 300, true
+	return results
+}
+
 func TestGoldenQueries(t *testing.T) {
 	seen := map[fsm.QueryKind]bool{}
 	for _, q := range fsmtest.EveryQuery() {
@@ -57,6 +77,8 @@ func TestGoldenQueries(t *testing.T) {
 			}
 			encoded = AppendQueryIn(nil, 2, q)
 			golden(t, "query_2_"+name, encoded)
+			encoded = AppendQueryIn(nil, 4, q)
+			golden(t, "query_4_"+name, encoded)
 		}
 		got, err := ParseQuery(encoded)
 		if err != nil {
@@ -96,8 +118,7 @@ func TestGoldenReading(t *testing.T) {
 	encoded = AppendReadingIn(nil, 2, &v)
 	golden(t, "reading_2", encoded)
 	got, err := ParseReading(encoded)
-	second := v
-	second.Jobs, second.Queues = slices.Clone(v.Jobs), slices.Clone(v.Queues)
+	second := withoutKeys(v)
 	second.Queues[0].Parked = nil
 	second.Jobs[0].Client, second.Jobs[0].Leased, second.Jobs[0].Attempts = "", 0, nil
 	if diff := cmp.Diff(second, got); err != nil || diff != "" {
@@ -134,11 +155,24 @@ func TestGoldenReadingThree(t *testing.T) {
 		"reading_minute": of(fsm.KindMinuteQuery),
 	} {
 		encoded := AppendReadingIn(nil, 3, &want)
+		want = withoutKeys(want)
 		golden(t, name, encoded)
 		got, err := ParseReading(encoded)
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%s came back changed, %v (-want +got):\n%s", name, err, diff)
 		}
+	}
+}
+
+// TestGoldenReadingFour: a reading of format 4.
+func TestGoldenReadingFour(t *testing.T) {
+	want := fsmtest.EveryReading()
+	want.Scanned, want.Last, want.Minutes, want.Since = 0, fsm.Cursor{}, nil, 0
+	want.Jobs[0].Next.Content = [16]byte{15: 2}
+	encoded := AppendReadingIn(nil, 4, &want)
+	golden(t, "reading_4", encoded)
+	if got, err := ParseReading(encoded); err != nil || !cmp.Equal(want, got) {
+		t.Errorf("the reading came back changed, %v (-want +got):\n%s", err, cmp.Diff(want, got))
 	}
 }
 
@@ -154,13 +188,14 @@ func TestAttemptsAreBounded(t *testing.T) {
 }
 
 func TestGoldenResults(t *testing.T) {
-	results := everyResult()
+	golden(t, "results", AppendResults(nil, everyResult()))
+	results := everyKeyedResult()
 	requireSet(t, "Result", reflect.ValueOf(results[0]), false)
 	for _, g := range results[0].Grants {
 		requireSet(t, "Grant", reflect.ValueOf(g), false)
 	}
 	encoded := AppendResults(nil, results)
-	golden(t, "results", encoded)
+	golden(t, "results_4", encoded)
 	got, err := ParseResults(encoded)
 	clear(encoded)
 	if diff := cmp.Diff(results, got, cmpopts.IgnoreUnexported(fsm.Result{})); err != nil || diff != "" {
@@ -252,7 +287,7 @@ func TestWhatIsUnknownIsRefused(t *testing.T) {
 		"reading of new kind": {"reading", []byte{byte(fsm.FirstFormat), byte(fsm.KindMinuteQuery) + 1, 0, 0, 0, 0, 0, 0},
 			fsm.ErrVersion},
 		"reading of new code": {"reading",
-			[]byte{byte(fsm.FirstFormat), byte(fsm.KindHeldQuery), byte(fsm.Restoring) + 1, 0, 0, 0, 0, 0}, fsm.ErrVersion},
+			[]byte{byte(fsm.FirstFormat), byte(fsm.KindHeldQuery), byte(fsm.LastCode) + 1, 0, 0, 0, 0, 0}, fsm.ErrVersion},
 		"flag of 2": {"reading", []byte{byte(fsm.FirstFormat), byte(fsm.KindJobQuery), 0, 2, 0, 0, 0, 0},
 			fsm.ErrDamaged},
 		"job with new fields": {"reading", changedJob(func(b []byte) { b[0] = jobFieldsEnd }), fsm.ErrVersion},
@@ -260,8 +295,8 @@ func TestWhatIsUnknownIsRefused(t *testing.T) {
 		"slice after the end": {"reading", beyond, fsm.ErrDamaged},
 		"many jobs": {"reading",
 			[]byte{byte(fsm.FirstFormat), byte(fsm.KindJobQuery), 0, 0, 0, 0, 0xff, 0xff, 3, 0}, fsm.ErrDamaged},
-		"command of new kind": {"request", []byte{0, 0, 0, 1, 2, byte(fsm.KindResetClock) + 1, 0}, fsm.ErrVersion},
-		"new code":            {"results", []byte{resultsVersion, 1, byte(fsm.Restoring) + 1, 0, 0}, fsm.ErrVersion},
+		"command of new kind": {"request", []byte{0, 0, 0, 1, 2, byte(fsm.KindPurgeKey) + 1, 0}, fsm.ErrVersion},
+		"new code":            {"results", []byte{resultsVersion, 1, byte(fsm.LastCode) + 1, 0, 0}, fsm.ErrVersion},
 		"new state":           {"results", []byte{resultsVersion, 1, 0, byte(fsm.Expired) + 1, 0}, fsm.ErrVersion},
 		"many results":        {"results", []byte{resultsVersion, 0xff, 0xff, 3, 0, 0, 0}, fsm.ErrDamaged},
 	} {
@@ -311,7 +346,7 @@ func TestNegativeTimesAreReadAsZero(t *testing.T) {
 }
 
 func FuzzParseResults(f *testing.F) {
-	f.Add(AppendResults(nil, everyResult()))
+	f.Add(AppendResults(nil, everyKeyedResult()))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		results, err := ParseResults(b)
 		if err != nil {

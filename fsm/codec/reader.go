@@ -59,6 +59,13 @@ func (r *Reader) fail(err error) {
 	r.B = nil
 }
 
+// failWith fails the reader if err is not nil.
+func (r *Reader) failWith(err error) {
+	if err != nil {
+		r.fail(err)
+	}
+}
+
 // Damaged fails the reader with an fsm.ErrDamaged that says what is wrong.
 func (r *Reader) Damaged(what string) {
 	r.fail(fmt.Errorf("%w: %s, %d bytes before the end", fsm.ErrDamaged, what, len(r.B)))

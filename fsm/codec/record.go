@@ -28,9 +28,8 @@ func (r *Reader) RestoreMark() fsm.RestoreMark {
 	}
 }
 
-// AppendQueueRecord appends the fields of a queue. Its format follows unless it is the first
-// format, whose records end before it. From format 3 on, tagged fields may follow. No queue has any
-// so far.
+// AppendQueueRecord appends the fields of a queue. Its format follows unless it is the first and
+// nothing comes after it. The settings that concern keys are tagged fields at the end.
 func AppendQueueRecord(dst []byte, q *fsm.QueueRecord) []byte {
 	dst = appendPartition(dst, q.Name, q.Partition, q.Partitions)
 	for _, v := range [...]uint64{
@@ -40,10 +39,10 @@ func AppendQueueRecord(dst []byte, q *fsm.QueueRecord) []byte {
 		dst = binary.AppendUvarint(dst, v)
 	}
 	dst = AppendSettings(appendCounts(dst, &q.Counts, &q.Counters), &q.Settings)
-	if q.Format > fsm.FirstFormat {
+	if q.Format > fsm.FirstFormat || q.Settings.Keys != (fsm.KeySettings{}) {
 		dst = append(dst, byte(q.Format))
 	}
-	return dst
+	return AppendKeySettings(dst, &q.Settings.Keys)
 }
 
 func appendCounts(dst []byte, held *fsm.Counts, totals *fsm.Counters) []byte {
@@ -67,9 +66,7 @@ func (r *Reader) QueueRecord() fsm.QueueRecord {
 	if len(r.B) > 0 {
 		q.Format = r.queueFormat()
 	}
-	if len(r.B) > 0 && q.Format >= 3 {
-		r.laterTag("queue", r.Uvarint())
-	}
+	q.Settings.Keys = r.KeySettings()
 	return q
 }
 
@@ -78,7 +75,7 @@ func (r *Reader) queueFormat() fsm.Format {
 	format := fsm.Format(r.Byte())
 	if err := format.Readable(); err != nil {
 		r.fail(err)
-	} else if format == fsm.FirstFormat {
+	} else if format == fsm.FirstFormat && len(r.B) == 0 {
 		r.Damaged("the first format is not written")
 	}
 	return format
@@ -122,6 +119,11 @@ type HeldJob struct {
 	Flags   HeldFlags
 }
 
+// NeedsKeys reports whether a job has what only fsm.KeysFormat has.
+func (v *HeldJob) NeedsKeys() bool {
+	return v.Key != "" || v.Version != 0 || v.Place != 0 || v.Next != nil
+}
+
 // Held reads what the appendHeld of a snapshot wrote. Headers, retry delays and body alias the
 // input.
 func (r *Reader) Held() HeldJob {
@@ -143,6 +145,28 @@ func (r *Reader) Held() HeldJob {
 	v.Created = r.Time()
 	r.Payload(&v.Job, v.Flags)
 	return v
+}
+
+// AppendPayload appends the part of a payload after created, as Payload reads it.
+func AppendPayload(dst []byte, j *fsm.Job) []byte {
+	dst = binary.AppendVarint(dst, int64(j.FirstDue-j.Created))
+	dst = append(dst, byte(j.Given))
+	if j.Given.Has(fsm.GivenTTR) {
+		dst = binary.AppendUvarint(dst, uint64(j.TTR))
+	}
+	if j.Given.Has(fsm.GivenMaxAttempts) {
+		dst = binary.AppendUvarint(dst, uint64(j.MaxAttempts))
+	}
+	if j.Given.Has(fsm.GivenRetryDelays) {
+		dst = AppendDurations(dst, j.RetryDelays)
+	}
+	if j.Given.Has(fsm.GivenTTL) {
+		dst = binary.AppendUvarint(dst, uint64(j.TTL))
+	}
+	if len(j.Headers) > 0 {
+		dst = AppendHeaders(dst, j.Headers)
+	}
+	return append(dst, j.Body...)
 }
 
 // Payload reads the part of a payload after created: firstDue, options, headers. The body is all
@@ -172,6 +196,6 @@ func (r *Reader) Payload(v *fsm.Job, flags HeldFlags) {
 func (r *Reader) Tombstone() fsm.Tombstone {
 	return fsm.Tombstone{
 		Serial: r.Serial(), FirstDue: r.Time(), Ended: r.Time(), State: fsm.State(r.Byte()), ID: r.Text(),
-		Content: r.Array16(),
+		Content: r.Array16(), Key: r.remainder(),
 	}
 }

@@ -33,7 +33,7 @@ func ParseResults(b []byte) ([]fsm.Result, error) {
 	}
 	for i := range results {
 		v := r.result()
-		if v.Code > fsm.Restoring || v.State > fsm.Expired {
+		if v.Code > fsm.LastCode || v.State > fsm.Expired {
 			r.fail(fmt.Errorf("%w: code %d, state %d", fsm.ErrVersion, v.Code, v.State))
 		}
 		results[i] = v
@@ -49,7 +49,8 @@ func ParseResults(b []byte) ([]fsm.Result, error) {
 //	text caller, text request id, 16 bytes content, uvarint at, uvarint number of results, then each result
 //
 // A result is a byte Code, a byte State, a byte of these flags, the fields they name, and the
-// grants.
+// grants. A result with a version has resultVersion added to its Code; uvarint version and flag
+// replaced come at its end.
 const (
 	resultCreated = 1 << iota
 	resultMore
@@ -60,6 +61,8 @@ const (
 	resultGrants // number, then each
 	resultReplayed
 )
+
+const resultVersion = 0x80
 
 // AppendAnswer appends what is remembered of a request.
 func AppendAnswer(dst []byte, a *fsm.Answer) []byte {
@@ -82,7 +85,11 @@ func appendResult(dst []byte, r *fsm.Result) []byte {
 			fields |= 1 << bit
 		}
 	}
-	dst = append(dst, byte(r.Code), byte(r.State), fields)
+	code := byte(r.Code)
+	if r.Version != 0 {
+		code |= resultVersion
+	}
+	dst = append(dst, code, byte(r.State), fields)
 	if fields&resultJob != 0 {
 		dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(r.Partition)), r.Serial)
 	}
@@ -100,6 +107,9 @@ func appendResult(dst []byte, r *fsm.Result) []byte {
 		for i := range r.Grants {
 			dst = appendGrant(dst, &r.Grants[i])
 		}
+	}
+	if r.Version != 0 {
+		dst = appendFlag(binary.AppendUvarint(dst, r.Version), r.Replaced)
 	}
 	return dst
 }
@@ -125,7 +135,8 @@ func (r *Reader) Answer() fsm.Answer {
 }
 
 func (r *Reader) result() fsm.Result {
-	v := fsm.Result{Code: fsm.Code(r.Byte()), State: fsm.State(r.Byte())}
+	code := r.Byte()
+	v := fsm.Result{Code: fsm.Code(code &^ resultVersion), State: fsm.State(r.Byte())}
 	fields := r.Byte()
 	v.Created, v.More, v.Replayed = fields&resultCreated != 0, fields&resultMore != 0, fields&resultReplayed != 0
 	if fields&resultJob != 0 {
@@ -142,6 +153,9 @@ func (r *Reader) result() fsm.Result {
 	}
 	if fields&resultGrants != 0 {
 		v.Grants = r.grants()
+	}
+	if code&resultVersion != 0 {
+		v.Version, v.Replaced = r.Uvarint(), r.flag()
 	}
 	return v
 }

@@ -12,7 +12,20 @@ func Job(j *fsm.Job, content [16]byte) uint64 {
 		State: j.State, Due: j.Due, TTL: j.TTL, Attempt: j.Attempt, Fence: j.Fence, Until: j.Until,
 		LeaseTTR: j.LeaseTTR, Redrives: j.Redrives, LastError: []byte(j.LastError), Died: j.Died,
 		Leased: j.Leased, Client: Client(j.Client), Attempts: codec.AppendAttempts(nil, j.Attempts),
+		Place: j.Place, Next: successor(j.Next),
 	})
+}
+
+func successor(next *fsm.Successor) []byte {
+	if next == nil {
+		return nil
+	}
+	return codec.AppendSuccessor(nil, next)
+}
+
+// KeyMemory is a key's part of the digest besides its jobs.
+func KeyMemory(k *fsm.KeyMemory) uint64 {
+	return hashOfKey.text(k.Queue).bytes(codec.AppendKeyMemory(nil, k)).Sum()
 }
 
 // Client is what the name of a consumer adds to the digest of the jobs that it holds; 0 if it has none.
@@ -39,7 +52,11 @@ func JobPayload(j *fsm.Job, content [16]byte) uint64 {
 	for _, hd := range j.Headers {
 		h = h.text(hd.Name).text(hd.Value)
 	}
-	return h.bytes(j.Body).Sum()
+	h = h.bytes(j.Body)
+	if j.Key != "" || j.Version != 0 { // digests of earlier formats stay as they were
+		h = h.text(j.Key).Word(j.Version)
+	}
+	return h.Sum()
 }
 
 // JobState is what changes in a job's life.
@@ -59,6 +76,9 @@ type JobState struct {
 	Leased   fsm.Time
 	Client   uint64
 	Attempts []byte
+	// Place and Next, an encoded successor, are of few jobs.
+	Place uint64
+	Next  []byte
 }
 
 // JobIn is the part of the digest of a held job with this JobPayload in this state.
@@ -71,13 +91,20 @@ func JobIn(payload uint64, n *JobState) uint64 {
 	if n.Leased != 0 || len(n.Attempts) > 0 { // digests of earlier formats stay as they were
 		h = h.time(n.Leased).Word(n.Client).bytes(n.Attempts)
 	}
+	if n.Place != 0 || len(n.Next) > 0 {
+		h = h.Word(n.Place).bytes(n.Next)
+	}
 	return h.Sum()
 }
 
 // Tombstone is a tombstone's part of the digest.
 func Tombstone(t *fsm.Tombstone) uint64 {
-	return hashOfTombstone.text(t.Queue).text(t.ID).Word(t.Serial).bytes(t.Content[:]).
-		time(t.FirstDue).Word(uint64(t.State)).time(t.Ended).Sum()
+	h := hashOfTombstone.text(t.Queue).text(t.ID).Word(t.Serial).bytes(t.Content[:]).
+		time(t.FirstDue).Word(uint64(t.State)).time(t.Ended)
+	if t.Key != "" { // digests of earlier formats stay as they were
+		h = h.text(t.Key)
+	}
+	return h.Sum()
 }
 
 // Finished is a finished lease's part of the digest; expiry is the time up to which it is
@@ -106,6 +133,9 @@ func Queue(q *fsm.QueueRecord) uint64 {
 	}
 	if q.Format > fsm.FirstFormat { // digests of the first format stay as they were
 		h = h.Word(uint64(q.Format))
+	}
+	if q.Settings.Keys != (fsm.KeySettings{}) {
+		h = h.bytes(codec.AppendKeySettings(nil, &q.Settings.Keys))
 	}
 	return h.time(q.RateAt).time(q.OverdueFrom).time(q.OverdueTo).time(q.Forgotten).Sum()
 }

@@ -30,6 +30,7 @@ const (
 	hashOfSerial
 	hashOfRestore
 	hashOfClient
+	hashOfKey
 )
 
 // Word folds a word into the hash.

@@ -42,7 +42,44 @@ func EveryCommand() []fsm.Command {
 	}
 }
 
-// EverySetting returns settings with every field set.
+// EveryKeyCommand returns the commands of fsm.KeysFormat: those that it added, and those of EveryCommand
+// that have more fields in it, with all of them set.
+func EveryKeyCommand() []fsm.Command {
+	commands := EveryCommand()
+	put, cancel := *commands[0].(*fsm.Put), *commands[6].(*fsm.Cancel)
+	put.Key, put.OnExisting, put.MaxWait, put.IfVersion = "customer-7", fsm.NextExisting, time.Minute, 300
+	cancel.Key = "customer-7"
+	reschedule, configure := *commands[7].(*fsm.Reschedule), *commands[10].(*fsm.Configure)
+	reschedule.Key, configure.Settings.Keys = "customer-8", EveryKeySetting()
+	return []fsm.Command{
+		&put, &cancel, &reschedule, &configure,
+		&fsm.PauseKey{Queue: "orders", Key: "customer-7", Resume: true},
+		&fsm.PurgeKey{Queue: "orders", Key: "customer-7", States: fsm.Set(fsm.Delayed, fsm.Dead), Max: 100},
+	}
+}
+
+// EveryKeySetting returns settings of keys with every field set.
+func EveryKeySetting() fsm.KeySettings {
+	return fsm.KeySettings{
+		Concurrency: 300, Rate: fsm.KeyRate{Count: 10, Per: time.Minute, Burst: 20}, Ordered: true, Fair: true,
+		HoldOnDead: true, Refused: true,
+	}
+}
+
+// EverySuccessor returns a successor with every field set that it has.
+func EverySuccessor() *fsm.Successor {
+	return &fsm.Successor{
+		Job: fsm.Job{
+			Version: 3, Priority: 7, Due: 1_800_000_000_003_000_000, FirstDue: 1_800_000_000_003_000_000,
+			Created: 1_800_000_000_000_000_004, Given: fsm.GivenTTR | fsm.GivenTTL, TTR: time.Minute,
+			TTL: 1_800_000_000_005_000_000, Headers: []fsm.Header{{Name: "b", Value: "2"}}, Body: []byte("close it now"),
+			BodyBytes: 12,
+		},
+		Content: [16]byte{15: 2},
+	}
+}
+
+// EverySetting returns settings with every field set, but those of keys.
 func EverySetting() fsm.Settings {
 	return fsm.Settings{
 		TTR: 40 * time.Second, MaxAttempts: 9, MaxAttemptsSet: true, RetryDelays: []time.Duration{time.Second, time.Hour},
@@ -81,7 +118,7 @@ func EveryGrant() []fsm.Grant {
 // EveryQuery returns one query of each kind with every field set to a value of its own.
 func EveryQuery() []fsm.Query {
 	return []fsm.Query{
-		&fsm.JobQuery{Queue: "ns/orders", ID: "order-42", Ended: true},
+		&fsm.JobQuery{Queue: "ns/orders", ID: "order-42", Key: "customer-7", Ended: true},
 		&fsm.ListQuery{
 			Queue: "orders", State: fsm.Dead, DueAfter: 1_800_000_000_000_000_001, DueBefore: 1_800_000_000_000_000_002,
 			After: fsm.Cursor{Due: 1_800_000_000_000_000_003, Serial: 300}, Max: 1000,
@@ -127,14 +164,17 @@ func EveryReading() fsm.Reading {
 		BodyBytes: 14, Attempt: 3, Fence: 70000, Until: 1_800_000_060_005_000_000, LeaseTTR: 2 * time.Minute, Redrives: 6,
 		LastError: "smtp 421", Died: 1_800_000_000_000_000_007, Ended: 1_800_000_000_000_000_010, AttemptUnknown: true,
 		Client: "worker-1@10.0.0.7", Leased: 1_800_000_000_000_000_011, Attempts: EveryAttempt(),
+		Key: "customer-7", Version: 2, Place: 400, Next: EverySuccessor(),
 	}
 	generated := fsm.Job{Queue: "ns/orders", Partition: 2, Serial: 301, ID: "2-301", Generated: true, Body: []byte{}}
+	settings := EverySetting()
+	settings.Keys = EveryKeySetting()
 	return fsm.Reading{
 		Kind: fsm.KindHeldQuery, Code: fsm.Invalid, Clock: 1_800_000_000_000_000_008, Now: 1_800_000_000_000_000_009,
 		More: true,
 		Jobs: []fsm.Job{job, generated, {Queue: "mail", ID: "x", BodyBytes: 1 << 20}},
 		Queues: []fsm.Queue{{
-			Name: "ns/orders", Partition: 2, Partitions: 3, Version: 9, Settings: EverySetting(),
+			Name: "ns/orders", Partition: 2, Partitions: 3, Version: 9, Settings: settings,
 			Counts: fsm.Counts{Delayed: 1, Ready: 2, Reserved: 3, Dead: 4, Bytes: 5},
 			Counters: fsm.Counters{
 				Put: 1, Duplicate: 2, Granted: 3, Acked: 4, Nacked: 5, Released: 6, Lapsed: 7, Extended: 8, Cancelled: 9,

@@ -22,13 +22,15 @@ func (g *generator) command() fsm.Command {
 	case n < 76:
 		return &fsm.Extend{Ref: g.ref(), TTR: pick(g, 0, g.duration())}
 	case n < 79:
-		return &fsm.Cancel{Queue: g.queue(), ID: g.id(), Force: g.chance(50)}
+		return &fsm.Cancel{Queue: g.queue(), ID: g.id(), Key: g.keyAsked(), Force: g.chance(50)}
 	case n < 83:
 		return g.reschedule()
 	case n < 86:
 		return g.redrive()
-	case n < 93:
+	case n < 92:
 		return g.control()
+	case n < 94:
+		return g.keyControl()
 	case n < 96:
 		return &fsm.Expire{}
 	case n < 97:
@@ -92,6 +94,7 @@ func (g *generator) id() string {
 func (g *generator) put() *fsm.Put {
 	p := &fsm.Put{Queue: g.queue(), ID: pick(g, jobIDs()...), Again: g.chance(15)}
 	p.Partition, p.Partitions = g.partition(p.Queue)
+	g.existing(p)
 	if g.chance(60) { // few contents, so that some are equal
 		if g.chance(50) {
 			p.Given, p.Delay = fsm.GivenDelay, pick(g, 0, time.Millisecond, time.Second)
@@ -127,6 +130,55 @@ func (g *generator) put() *fsm.Put {
 		p.Body[i] = byte(i)
 	}
 	return p
+}
+
+// existing adds a key, and what happens to a job of that id that exists.
+func (g *generator) existing(p *fsm.Put) {
+	if g.chance(40) {
+		p.Key = pick(g, jobKeys()...)
+	}
+	if !g.chance(30) {
+		return
+	}
+	p.OnExisting = pick(g, fsm.KeepExisting, fsm.ReplaceExisting, fsm.NextExisting)
+	if g.chance(30) {
+		p.MaxWait = g.duration()
+	}
+	if g.chance(30) {
+		p.IfVersion = 1 + g.r.Uint64N(3)
+	}
+}
+
+// keyControl returns a command about a key.
+func (g *generator) keyControl() fsm.Command {
+	if g.chance(30) {
+		return &fsm.PurgeKey{
+			Queue: g.queue(), Key: g.key(), States: fsm.StateSet(g.r.Uint32()), Max: uint32(g.r.IntN(4)),
+		}
+	}
+	return &fsm.PauseKey{Queue: g.queue(), Key: g.key(), Resume: g.chance(60)}
+}
+
+// keyAsked is a key that a command about a job names: mostly none.
+func (g *generator) keyAsked() string {
+	if g.chance(80) {
+		return ""
+	}
+	return g.key()
+}
+
+func (g *generator) key() string { return pick(g, append(jobKeys(), "")...) }
+
+func (g *generator) keySettings() (s fsm.KeySettings) {
+	if g.chance(40) {
+		return s
+	}
+	s.Concurrency = uint32(g.r.IntN(3))
+	if g.chance(40) {
+		s.Rate = fsm.KeyRate{Count: 1 + uint32(g.r.IntN(3)), Per: g.duration(), Burst: uint32(g.r.IntN(3))}
+	}
+	s.Ordered, s.Fair, s.HoldOnDead, s.Refused = g.chance(30), g.chance(40), g.chance(30), g.chance(5)
+	return s
 }
 
 func (g *generator) retryDelays() []time.Duration {
@@ -186,7 +238,7 @@ func (g *generator) nack() *fsm.Nack {
 }
 
 func (g *generator) reschedule() *fsm.Reschedule {
-	c := &fsm.Reschedule{Queue: g.queue(), ID: g.id(), Given: fsm.GivenDelay, Delay: g.duration()}
+	c := &fsm.Reschedule{Queue: g.queue(), ID: g.id(), Key: g.keyAsked(), Given: fsm.GivenDelay, Delay: g.duration()}
 	if g.chance(40) {
 		c.Given, c.Delay, c.DueAt = fsm.GivenDueAt, 0, g.now+fsm.Time(pick[time.Duration](g, -1, 1)*g.duration())
 	}
@@ -235,6 +287,7 @@ func (g *generator) settings() fsm.Settings {
 	if g.chance(60) {
 		s.OverdueAfter = g.duration()
 	}
+	s.Keys = g.keySettings()
 	if g.chance(15) {
 		s.Paused = true
 		if g.chance(70) {

@@ -6,33 +6,34 @@ import (
 )
 
 // lookup finds a held job of the queue by its id, chosen or generated, or the tombstone of a chosen
-// id. At most one of the two is not 0.
-func (m *Machine) lookup(q *queue, id string) (j job, tombstone uint32) {
+// id. At most one of the two is not 0. A key that is not empty must be that of the job.
+func (m *Machine) lookup(q *queue, id, key string) (j job, tombstone uint32) {
 	if partition, serial, ok := fsm.ParseID(id); ok {
 		j := job{m.store.BySerial(q.index, serial), q}
 		if j.index == 0 {
 			return j, 0
 		}
 		s := m.slot(j)
-		if s.Queue != q.index || m.record(q).Partition != partition || s.HasID() {
+		if s.Queue != q.index || m.record(q).Partition != partition || s.HasID() ||
+			key != "" && keyOf(m.payload(j)) != key {
 			j.index = 0
 		}
 		return j, 0
 	}
-	index, tombstone := m.store.ByID(q.index, id)
+	index, tombstone := m.byID(q, id, key)
 	return job{index, q}, tombstone
 }
 
 // named settles the queue and finds the job that a command names. If the job is not held, it
 // returns the result to answer.
-func (m *Machine) named(name, id string) (job, fsm.Result) {
+func (m *Machine) named(name, id, key string) (job, fsm.Result) {
 	missing := fsm.Result{Code: fsm.JobNotFound}
 	q := m.queues.byName[name]
 	if q == nil {
 		return job{}, missing
 	}
 	m.settleQueue(q)
-	j, tombstone := m.lookup(q, id)
+	j, tombstone := m.lookup(q, id, key)
 	if tombstone != 0 && !m.forgotten(q, tombstone) {
 		missing.State = m.store.Tomb(tombstone).State
 	}
@@ -40,7 +41,7 @@ func (m *Machine) named(name, id string) (job, fsm.Result) {
 }
 
 func (m *Machine) cancel(c *fsm.Cancel) (fsm.Result, bool) {
-	j, missing := m.named(c.Queue, c.ID)
+	j, missing := m.named(c.Queue, c.ID, c.Key)
 	if j.index == 0 {
 		return missing, false
 	}
@@ -50,12 +51,12 @@ func (m *Machine) cancel(c *fsm.Cancel) (fsm.Result, bool) {
 	}
 	m.touch(j.q).Counters.Cancelled++
 	m.lift(j)
-	m.drop(j, fsm.Cancelled)
+	m.end(j, fsm.Cancelled)
 	return fsm.Result{State: state}, true
 }
 
 func (m *Machine) reschedule(c *fsm.Reschedule) (fsm.Result, bool) {
-	j, missing := m.named(c.Queue, c.ID)
+	j, missing := m.named(c.Queue, c.ID, c.Key)
 	if j.index == 0 {
 		return missing, false
 	}
@@ -81,7 +82,7 @@ func (m *Machine) redrive(c *fsm.Redrive) (fsm.Result, bool) {
 	m.settleQueue(q)
 	var n uint64
 	for _, id := range c.IDs {
-		if j, _ := m.lookup(q, id); j.index != 0 && m.slot(j).State() == fsm.Dead {
+		if j, _ := m.lookup(q, id, ""); j.index != 0 && m.slot(j).State() == fsm.Dead {
 			m.revive(j)
 			n++
 		}
@@ -105,6 +106,7 @@ func (m *Machine) revive(j job) {
 	l.Attempt = 0
 	l.Redrives++
 	m.store.EditSlot(j.index).ClearTTL()
+	m.keyRevived(j)
 	m.set(j, fsm.Ready, m.scalars.Clock.After(0))
 }
 
@@ -150,7 +152,7 @@ func (m *Machine) nextOf(q *queue, states fsm.StateSet) (job, bool) {
 		k, ok = q.delayed.Min()
 	}
 	if !ok && states.Has(fsm.Ready) {
-		k, ok = q.ready.Min()
+		k, ok = q.firstReady()
 	}
 	if !ok && states.Has(fsm.Reserved) {
 		k, ok = q.leases.Min()
@@ -176,6 +178,7 @@ func (m *Machine) configure(c *fsm.Configure) (fsm.Result, bool) {
 	r := m.touch(q)
 	r.Version, r.Settings = c.Version, c.Settings.Clone()
 	m.planForgetting(q)
+	m.configureKeys(q)
 	return fsm.Result{}, true
 }
 

@@ -86,6 +86,9 @@ func (d *duel) step(e *event) (list []fsm.Result, err error) {
 			e.requests[i].Client = ""
 		}
 	}
+	if d.machine.format < fsm.KeysFormat {
+		e.requests = withoutKeys(e.requests)
+	}
 	most, bounded := d.bound(e)
 	refusals, knows := d.refusals(e), d.knows(e)
 	queues, foretold := d.queuesAfter(e)
@@ -137,7 +140,7 @@ func sameResult(a, b fsm.Result) bool {
 	return a.Code == b.Code && a.State == b.State && a.Created == b.Created && a.More == b.More &&
 		a.Replayed == b.Replayed &&
 		a.Partition == b.Partition && a.Serial == b.Serial && a.Due == b.Due && a.Until == b.Until && a.Count == b.Count &&
-		a.Wait == b.Wait && slices.Equal(a.Grants, b.Grants)
+		a.Wait == b.Wait && a.Replaced == b.Replaced && a.Version == b.Version && slices.Equal(a.Grants, b.Grants)
 }
 
 // TestModelSameResult fails for a field of a result that sameResult forgets.
@@ -162,6 +165,38 @@ func TestModelSameResult(t *testing.T) {
 			t.Errorf("field %s is not compared", reflect.TypeFor[fsm.Result]().Field(i).Name)
 		}
 	}
+}
+
+// withoutKeys returns requests as a leader of an earlier format logs them.
+func withoutKeys(requests []fsm.Request) []fsm.Request {
+	requests = slices.Clone(requests)
+	for i := range requests {
+		commands := slices.Clone(requests[i].Commands)
+		for j, c := range commands {
+			switch c := c.(type) {
+			case *fsm.Put:
+				p := *c
+				p.Key, p.OnExisting, p.MaxWait, p.IfVersion = "", 0, 0, 0
+				commands[j] = &p
+			case *fsm.Configure:
+				p := *c
+				p.Settings.Keys = fsm.KeySettings{}
+				commands[j] = &p
+			case *fsm.Cancel:
+				p := *c
+				p.Key = ""
+				commands[j] = &p
+			case *fsm.Reschedule:
+				p := *c
+				p.Key = ""
+				commands[j] = &p
+			case *fsm.PauseKey, *fsm.PurgeKey:
+				commands[j] = &fsm.Expire{}
+			}
+		}
+		requests[i].Commands = commands
+	}
+	return requests
 }
 
 // bound returns what Available promises if the entry is nothing but one Reserve of one queue.

@@ -85,7 +85,7 @@ func TestFormatOfALaterProgram(t *testing.T) {
 // the snapshot that the program had which wrote it. A format is released with a file of its own;
 // the files of earlier ones stay as they are.
 func TestGoldenLogs(t *testing.T) {
-	released := []fsm.Format{1, 2, 3}
+	released := []fsm.Format{1, 2, 3, 4}
 	for _, format := range released {
 		log, snapshot := fmt.Sprintf("log_%d", format), fmt.Sprintf("log_%d_snapshot", format)
 		if *update {
@@ -210,9 +210,40 @@ func writeLog(t *testing.T, format fsm.Format) (log, snapshot []byte) {
 			step(time.Second, "", &fsm.Nack{Ref: ref(g), Error: "again"})
 		}
 	}
+	writeLater(format, step, put)
+	return log, snapshotBytes(t, m)
+}
+
+// writeLater has what the formats from 3 on add.
+func writeLater(format fsm.Format, step func(time.Duration, string, ...fsm.Command) []fsm.Result,
+	put func(queue, id string) *fsm.Put) {
 	if format >= 3 { // jobs that are held, one of them after an attempt that lapsed
 		step(time.Second, "", put("held", "h"), put("held", ""), &fsm.Reserve{Queues: []string{"held"}, Max: 1})
 		step(time.Hour, "", &fsm.Reserve{Queues: []string{"held"}, Max: 2})
 	}
-	return log, snapshotBytes(t, m)
+	if format >= 4 {
+		writeKeys(step, put)
+	}
+}
+
+// writeKeys has keys with every kind of memory, jobs that were replaced and redriven, and one with a
+// successor.
+func writeKeys(step func(time.Duration, string, ...fsm.Command) []fsm.Result, put func(queue, id string) *fsm.Put) {
+	keyed := func(id, key string, existing fsm.OnExisting) *fsm.Put {
+		p := put("keys", id)
+		p.Key, p.OnExisting = key, existing
+		return p
+	}
+	step(time.Second, "", &fsm.Configure{Queue: "keys", Partitions: 1, Version: 1, Settings: fsm.Settings{
+		Keys: fsm.KeySettings{Concurrency: 2, Rate: fsm.KeyRate{Count: 1, Per: time.Hour, Burst: 2}, Fair: true},
+	}})
+	step(time.Second, "keyed", keyed("1", "k1", 0), keyed("2", "k1", 0), keyed("3", "k2", 0), put("keys", "4"))
+	step(time.Second, "", &fsm.PauseKey{Queue: "keys", Key: "k3"}, keyed("5", "k3", 0),
+		keyed("5", "k3", fsm.ReplaceExisting))
+	g := step(time.Second, "", &fsm.Reserve{Queues: []string{"keys"}, Max: 2, TTR: time.Hour})[0].Grants
+	step(time.Second, "next", keyed("1", "k1", fsm.NextExisting), keyed("1", "k1", fsm.NextExisting),
+		&fsm.Nack{Ref: fsm.Ref{Queue: g[1].Queue, Serial: g[1].Serial, Fence: g[1].Fence}, Dead: true})
+	step(time.Second, "", &fsm.Redrive{Queue: "keys", Max: 1}, &fsm.PurgeKey{
+		Queue: "keys", Key: "k1", States: fsm.Set(fsm.Ready),
+	})
 }

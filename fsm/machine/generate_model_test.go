@@ -49,6 +49,8 @@ func queueNames() []string { return []string{"a", "b", "ns/part", "never"} }
 
 func jobIDs() []string { return []string{"j1", "j2", "j3", "j4", "job-five", ""} }
 
+func jobKeys() []string { return []string{"k1", "k2", "key three"} }
+
 func durations() []time.Duration {
 	return []time.Duration{
 		0, 1, time.Microsecond, part, ms - part, ms - 1, ms, ms + 1, 5 * ms, time.Second, 30 * time.Second,
@@ -103,7 +105,7 @@ func (g *generator) next() event {
 		e.stamp -= fsm.Time(g.duration())
 	}
 	if g.raises && g.chance(15) { // a lower one is of a leader that has not heard of the later one
-		e.format = pick(g, fsm.FirstFormat, 2, fsm.LatestFormat, fsm.LatestFormat)
+		e.format = pick(g, fsm.FirstFormat, 2, 3, fsm.LatestFormat, fsm.LatestFormat, fsm.LatestFormat, fsm.LatestFormat)
 	}
 	switch n := g.r.IntN(100); {
 	case n < 4:

@@ -91,7 +91,8 @@ func (m *Machine) importRecord(record *fsm.BackupRecord) bool {
 		return err == nil && q.Format <= m.format && m.importQueue(&q)
 	case fsm.BackupJob:
 		name, v, err := backup.ParseHeld(record)
-		known := v.Flags&codec.HeldHasFields == 0 || m.format >= codec.FieldsFormat
+		known := m.format >= fsm.KeysFormat ||
+			m.format >= codec.FieldsFormat && !v.NeedsKeys() || v.Flags&codec.HeldHasFields == 0
 		return err == nil && known && m.importJob(m.queues.byName[name], &v)
 	case fsm.BackupTombstone:
 		t, err := backup.ParseTombstone(record)
@@ -116,18 +117,19 @@ func (m *Machine) importQueue(v *fsm.QueueRecord) bool {
 	*r = *v
 	r.CreateSeq, r.Version, r.Counts = createSeq, 0, fsm.Counts{}
 	r.Settings = v.Settings.Clone()
+	m.configureKeys(q)
 	return true
 }
 
 func (m *Machine) importJob(q *queue, v *codec.HeldJob) bool {
-	if q == nil || !v.State.Held() || max(v.Serial, v.Fence) > m.scalars.Serial {
+	if q == nil || !v.State.Held() || max(v.Serial, v.Fence, v.Place) > m.scalars.Serial {
 		return false
 	}
 	if m.store.BySerial(q.index, v.Serial) != 0 {
 		return false
 	}
 	if !v.Generated {
-		if held, tombstone := m.store.ByID(q.index, v.ID); held != 0 || tombstone != 0 {
+		if held, tombstone := m.byPutID(q, v.ID, v.Key); held != 0 || tombstone != 0 {
 			return false
 		}
 	}
@@ -152,7 +154,7 @@ func (m *Machine) importOverdue(j job) {
 	case policy == fsm.ImportDrop:
 		m.touch(j.q).Counters.Expired++
 		m.lift(j)
-		m.drop(j, fsm.Expired)
+		m.end(j, fsm.Expired)
 	}
 }
 
@@ -163,7 +165,7 @@ func (m *Machine) importTombstone(q *queue, t *fsm.Tombstone) bool {
 	if m.store.TombstoneBySerial(q.index, t.Serial) != 0 {
 		return false
 	}
-	if held, tombstone := m.store.ByID(q.index, t.ID); held != 0 || tombstone != 0 {
+	if held, tombstone := m.byPutID(q, t.ID, t.Key); held != 0 || tombstone != 0 {
 		return false
 	}
 	m.evictTombstones()

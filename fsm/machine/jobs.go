@@ -40,6 +40,7 @@ func (m *Machine) hash(j job) uint64 {
 		State: s.State(), Due: s.Due, TTL: m.ttl(j), Attempt: l.Attempt, Fence: l.Fence, Until: l.Until, LeaseTTR: l.TTR,
 		Redrives: l.Redrives, LastError: note.LastError, Died: l.Died,
 		Leased: l.Leased, Client: m.store.ClientSum(&l), Attempts: note.Attempts,
+		Place: m.store.Place(&l), Next: m.store.Next(&l),
 	})
 }
 
@@ -54,7 +55,7 @@ func (m *Machine) lift(j job) {
 		r.Counts.Delayed--
 		m.countDue(j.q, s.Due, ^uint32(0))
 	case fsm.Ready:
-		j.q.ready.Remove(j.index)
+		j.q.readyOf(s).Remove(j.index)
 		r.Counts.Ready--
 	case fsm.Reserved:
 		j.q.leases.Remove(j.index)
@@ -72,6 +73,9 @@ func (m *Machine) lift(j job) {
 			j.q.ttls.Remove(j.index)
 		}
 	}
+	if s.HasKey() {
+		j.q.keys.Lift(j.index)
+	}
 }
 
 // set puts a lifted job into a held state.
@@ -85,7 +89,7 @@ func (m *Machine) set(j job, state fsm.State, due fsm.Time) {
 		r.Counts.Delayed++
 		m.countDue(j.q, due, 1)
 	case fsm.Ready:
-		j.q.ready.Insert(j.index)
+		j.q.readyOf(s).Insert(j.index)
 		r.Counts.Ready++
 	case fsm.Reserved:
 		j.q.leases.Insert(j.index)
@@ -104,6 +108,7 @@ func (m *Machine) set(j job, state fsm.State, due fsm.Time) {
 		}
 	}
 	m.sum += m.hash(j)
+	m.keySet(j)
 }
 
 // setDue puts a lifted job into DELAYED, or into READY if it is due.
@@ -121,6 +126,11 @@ func (m *Machine) setDead(j job) {
 	m.store.EditLease(j.index).Died = m.scalars.Clock
 	m.noteEnding(j, fsm.Dead)
 	m.touch(j.q).Counters.Died++
+	if m.next(j) != nil {
+		m.touch(j.q).Counters.Purged++
+		m.end(j, fsm.StateNone)
+		return
+	}
 	m.set(j, fsm.Dead, m.slot(j).Due)
 }
 
@@ -132,18 +142,27 @@ func (m *Machine) setExpired(j job) fsm.State {
 		return fsm.Dead
 	}
 	m.touch(j.q).Counters.Expired++
-	m.drop(j, fsm.Expired)
+	m.end(j, fsm.Expired)
 	return fsm.Expired
 }
 
 // drop ends a lifted job in the given ended state and adds a tombstone if the client chose its id.
-// With StateNone it adds none.
+// With StateNone it adds none. A successor goes with the job: see end.
 func (m *Machine) drop(j job, ended fsm.State) {
 	if m.slot(j).HasID() && ended != fsm.StateNone {
 		m.evictTombstones()
 		m.indexTombstone(j.q, m.store.AddTombstoneOf(j.index, ended, m.scalars.Clock))
 	}
-	m.touch(j.q).Counts.Bytes -= m.store.RemoveJob(j.index)
+	r := m.touch(j.q)
+	if next := m.next(j); next != nil {
+		r.Counts.Bytes -= fsm.JobBytes(&next.Job)
+	}
+	group := uint32(0)
+	if m.slot(j).HasKey() {
+		group = m.store.Keys.GroupOf(j.index)
+	}
+	r.Counts.Bytes -= m.store.RemoveJob(j.index)
+	m.keyDropped(j.q, group)
 }
 
 // countDue counts a job that becomes DELAYED, 1, or ceases to be, -1 modulo 2^32. The queue must be
@@ -189,7 +208,7 @@ func (m *Machine) tombstone(q *queue, index uint32) fsm.Tombstone {
 	t := m.store.Tomb(index)
 	b := m.store.TombPayload(t)
 	return fsm.Tombstone{
-		Queue: q.name, ID: string(b.ID()), Serial: t.Serial, Content: b.Content(), FirstDue: t.FirstDue,
+		Queue: q.name, ID: string(b.ID()), Key: keyOf(b), Serial: t.Serial, Content: b.Content(), FirstDue: t.FirstDue,
 		State: t.State, Ended: t.Ended,
 	}
 }

@@ -3,6 +3,7 @@ package machine
 import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/rule"
+	"github.com/belfrydb/belfry/fsm/store"
 )
 
 // reservation is the state of a Reserve in progress.
@@ -36,13 +37,15 @@ func (m *Machine) reserveFrom(q *queue, r *reservation) {
 	if record.Settings.PausedAt(m.scalars.Clock) {
 		return
 	}
+	if q.keys != nil {
+		q.keys.Wake()
+	}
 	inFlight := rule.PartitionLimit(record.Settings.MaxInFlight, record)
 	for !r.full && (inFlight == 0 || m.record(q).Counts.Reserved < inFlight) {
-		k, ok := q.ready.Min()
-		if !ok {
+		j := q.next()
+		if j.index == 0 {
 			return
 		}
-		j := job{k.Index, q}
 		if m.expiredTTL(j) {
 			if r.expirable == 0 {
 				return
@@ -85,6 +88,9 @@ func (m *Machine) leaseJob(j job, ttr fsm.Duration, by *consumer) fsm.Grant {
 	grant := fsm.Grant{
 		Queue: j.q.name, Partition: r.Partition, Serial: s.Serial, Fence: l.Fence, Attempt: l.Attempt,
 		Due: s.Due, Until: l.Until,
+	}
+	if j.q.keys != nil {
+		j.q.keys.Grant(j.index)
 	}
 	m.set(j, fsm.Reserved, s.Due)
 	return grant
@@ -133,7 +139,7 @@ func (m *Machine) ack(c *fsm.Ack) (fsm.Result, bool) {
 	m.touch(j.q).Counters.Acked++
 	m.lift(j)
 	m.noteEnding(j, fsm.Acked)
-	m.drop(j, fsm.Acked)
+	m.end(j, fsm.Acked)
 	return fsm.Result{State: fsm.Acked}, true
 }
 
@@ -196,13 +202,21 @@ func (m *Machine) extend(c *fsm.Extend) (fsm.Result, bool) {
 		return fsm.Result{Code: fsm.StaleLease}, false
 	}
 	m.touch(j.q).Counters.Extended++
-	m.lift(j)
-	l := m.store.EditLease(j.index)
-	if c.TTR > 0 {
-		l.TTR = c.TTR
-	}
-	l.Until = max(l.Until, m.scalars.Clock.After(l.TTR))
-	until := l.Until
-	m.set(j, fsm.Reserved, m.slot(j).Due)
-	return fsm.Result{Until: until}, true
+	m.extendLease(j, func(l *store.Lease) {
+		if c.TTR > 0 {
+			l.TTR = c.TTR
+		}
+		l.Until = max(l.Until, m.scalars.Clock.After(l.TTR))
+	})
+	return fsm.Result{Until: m.leaseOf(j).Until}, true
+}
+
+// extendLease changes the length of the lease of a RESERVED job.
+func (m *Machine) extendLease(j job, change func(*store.Lease)) {
+	m.touch(j.q)
+	m.sum -= m.hash(j)
+	j.q.leases.Remove(j.index)
+	change(m.store.EditLease(j.index))
+	j.q.leases.Insert(j.index)
+	m.sum += m.hash(j)
 }

@@ -90,6 +90,7 @@ func (m *Machine) candidates(q *queue, query *fsm.ListQuery, most int, now fsm.T
 		p.AddDue(&q.ttls, due)
 	case fsm.Ready:
 		p.AddByPriority(&q.ready)
+		p.AddByPriority(&q.keyed)
 		p.Add(&q.delayed)
 		p.AddDue(&q.leases, due)
 		if spreads {

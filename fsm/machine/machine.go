@@ -7,6 +7,7 @@ import (
 	"github.com/belfrydb/belfry/fsm/activity"
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/digest"
+	"github.com/belfrydb/belfry/fsm/keys"
 	"github.com/belfrydb/belfry/fsm/snapshot"
 	"github.com/belfrydb/belfry/fsm/store"
 )
@@ -36,6 +37,7 @@ type Machine struct {
 	sum     uint64 // of the hashes of all records, without the scalars and the queues that the current entry touched
 
 	store    *store.Store
+	keys     keys.Shard
 	queues   queues
 	restored fsm.RestoreMark
 	activity activity.Shard
@@ -52,6 +54,7 @@ type Machine struct {
 func New(cfg fsm.Config) *Machine {
 	m := &Machine{cfg: withDefaults(cfg), format: fsm.FirstFormat}
 	m.store = store.New(m.cfg.Seed)
+	m.keys = keys.Shard{Store: m.store, Scalars: &m.scalars, Sum: &m.sum}
 	m.queues = newQueues(m.store)
 	return m
 }
@@ -167,6 +170,10 @@ func (m *Machine) apply(c fsm.Command, client string, before fsm.Time) (result f
 		return m.imports(c)
 	case *fsm.ResetClock:
 		return m.resetClock(c)
+	case *fsm.PauseKey:
+		return m.pauseKey(c)
+	case *fsm.PurgeKey:
+		return m.purgeKey(c)
 	}
 	panic(fmt.Sprintf("fsm: command %T has no rule", c))
 }

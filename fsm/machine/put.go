@@ -13,18 +13,22 @@ func (m *Machine) put(c *fsm.Put) (fsm.Result, bool) {
 	if code != fsm.OK {
 		return fsm.Result{Code: code}, false
 	}
+	if c.Key != "" && m.record(q).Settings.Keys.Refused {
+		return fsm.Result{Code: fsm.KeyRefused}, false
+	}
 	var content [16]byte
-	var tombstone uint32
+	var held, tombstone uint32
 	if c.ID != "" {
 		content = codec.ContentHash(c)
-		var held uint32
-		held, tombstone = m.store.ByID(q.index, c.ID)
-		if held != 0 {
-			return m.putAgain(job{held, q}, content)
+		if held, tombstone = m.byPutID(q, c.ID, c.Key); held != 0 {
+			return m.putHeld(job{held, q}, c, content)
 		}
-		if tombstone != 0 && !c.Again && !m.forgotten(q, tombstone) {
-			return m.putEnded(q, tombstone, content)
-		}
+	}
+	if c.IfVersion != 0 {
+		return fsm.Result{Code: fsm.VersionChanged}, false
+	}
+	if tombstone != 0 && !c.Again && c.OnExisting < fsm.ReplaceExisting && !m.forgotten(q, tombstone) {
+		return m.putEnded(q, c, tombstone, content)
 	}
 	if wait := m.rateWait(q, m.scalars.Clock); wait > 0 {
 		return fsm.Result{Code: fsm.RateLimited, Wait: wait}, false
@@ -33,12 +37,18 @@ func (m *Machine) put(c *fsm.Put) (fsm.Result, bool) {
 	if m.full(q, fsm.JobBytes(&j)) {
 		return fsm.Result{Code: fsm.QueueFull}, false
 	}
+	if c.MaxWait > 0 {
+		j.FirstDue = min(j.FirstDue, j.Created.After(c.MaxWait))
+		j.Due = j.FirstDue
+	}
 	m.takeToken(q)
 	if tombstone != 0 {
 		m.forgetTombstone(q, tombstone)
 	}
 	state := m.addJob(q, &j, content)
-	return fsm.Result{Created: true, State: state, Partition: c.Partition, Serial: j.Serial, Due: j.FirstDue}, true
+	return fsm.Result{
+		Created: true, State: state, Partition: c.Partition, Serial: j.Serial, Due: j.FirstDue, Version: versionAnswer(c, 1),
+	}, true
 }
 
 // home returns the queue of a put or a configuration and settles it. It creates an ordinary queue
@@ -59,21 +69,24 @@ func (m *Machine) home(name string, partition, partitions uint32) (*queue, fsm.C
 	return q, fsm.OK
 }
 
-// putAgain answers a put whose id belongs to a held job.
-func (m *Machine) putAgain(j job, content [16]byte) (fsm.Result, bool) {
+// putAgain answers a put whose id belongs to a held job, which stays as it is.
+func (m *Machine) putAgain(j job, c *fsm.Put, content [16]byte) (fsm.Result, bool) {
 	b := m.payload(j)
-	if b.Content() != content {
+	if !asksFor(c, b, content) {
 		return fsm.Result{Code: fsm.JobExists}, false
 	}
 	m.touch(j.q).Counters.Duplicate++
 	s := m.slot(j)
-	return fsm.Result{State: s.State(), Partition: m.record(j.q).Partition, Serial: s.Serial, Due: b.FirstDue()}, false
+	return fsm.Result{
+		State: s.State(), Partition: m.record(j.q).Partition, Serial: s.Serial, Due: b.FirstDue(),
+		Version: versionAnswer(c, m.versionOf(j)),
+	}, false
 }
 
 // putEnded answers a put whose id belongs to a tombstone.
-func (m *Machine) putEnded(q *queue, tombstone uint32, content [16]byte) (fsm.Result, bool) {
+func (m *Machine) putEnded(q *queue, c *fsm.Put, tombstone uint32, content [16]byte) (fsm.Result, bool) {
 	t := m.store.Tomb(tombstone)
-	if m.store.TombPayload(t).Content() != content {
+	if b := m.store.TombPayload(t); !asksFor(c, b, content) {
 		return fsm.Result{Code: fsm.JobExists}, false
 	}
 	m.touch(q).Counters.Duplicate++
@@ -97,7 +110,7 @@ func (m *Machine) newJob(q *queue, c *fsm.Put) fsm.Job {
 	j := fsm.Job{
 		Queue: q.name, Serial: m.scalars.Serial + 1, ID: c.ID, Generated: c.ID == "", Given: c.Given, Created: now,
 		FirstDue: now.After(0),
-		Headers:  c.Headers, Body: c.Body,
+		Headers:  c.Headers, Body: c.Body, Key: c.Key,
 	}
 	if c.Given.Has(fsm.GivenDelay) {
 		j.FirstDue = now.After(c.Delay)
@@ -139,6 +152,7 @@ func (m *Machine) addJob(q *queue, v *fsm.Job, content [16]byte) fsm.State {
 
 // storeJob stores a job. The caller sets its state.
 func (m *Machine) storeJob(q *queue, v *fsm.Job, content [16]byte) job {
+	m.needKeys(q, v.Key)
 	j := job{m.store.AddJob(q.index, v, content), q}
 	m.touch(q).Counts.Bytes += fsm.JobBytes(v)
 	return j
@@ -149,6 +163,14 @@ func (m *Machine) full(q *queue, bytes uint64) bool {
 	r := m.record(q)
 	jobs, size := rule.PartitionLimit(r.Settings.MaxJobs, r), rule.PartitionLimit(r.Settings.MaxBytes, r)
 	return jobs > 0 && r.Counts.Jobs() >= jobs || size > 0 && r.Counts.Bytes+bytes > size
+}
+
+// tooLarge reports whether a content would exceed the limit of the queue in place of another one. A
+// smaller one never does.
+func (m *Machine) tooLarge(q *queue, before, bytes uint64) bool {
+	r := m.record(q)
+	size := rule.PartitionLimit(r.Settings.MaxBytes, r)
+	return size > 0 && bytes > before && r.Counts.Bytes-before+bytes > size
 }
 
 // The token bucket is kept as the time at which it is full again (the theoretical arrival time of

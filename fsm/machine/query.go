@@ -44,9 +44,9 @@ func (m *Machine) read(q fsm.Query, now fsm.Time) fsm.Reading {
 }
 
 func (m *Machine) answerJob(q *fsm.JobQuery, now fsm.Time) fsm.Reading {
-	j, ok := m.Job(q.Queue, q.ID, now)
+	j, ok := m.heldJob(q, now)
 	if !ok && q.Ended {
-		if j, ok := m.endedJob(q.Queue, q.ID, now); ok {
+		if j, ok := m.endedJob(q, now); ok {
 			return fsm.Reading{Jobs: []fsm.Job{j}}
 		}
 	}
@@ -148,6 +148,9 @@ func (m *Machine) complete(jobs []fsm.Job) {
 			delays = slices.Clone(delays)
 		}
 		s := &m.record(q).Settings
+		if j.Next != nil {
+			j.Next.Body = nil
+		}
 		j.TTR, j.MaxAttempts = rule.LeaseLength(j, s), rule.AttemptsMax(j, s)
 		if !j.Given.Has(fsm.GivenRetryDelays) {
 			j.RetryDelays = delays

@@ -7,6 +7,7 @@ import (
 	"github.com/belfrydb/belfry/fsm/activity"
 	"github.com/belfrydb/belfry/fsm/agenda"
 	"github.com/belfrydb/belfry/fsm/digest"
+	"github.com/belfrydb/belfry/fsm/keys"
 	"github.com/belfrydb/belfry/fsm/store"
 	"github.com/belfrydb/belfry/fsm/usage"
 )
@@ -23,7 +24,8 @@ type queue struct {
 	createSeq uint64
 
 	delayed store.Order // by due
-	ready   store.Order // by priority, due
+	ready   store.Order // without a key, by priority, due
+	keyed   store.Order // READY jobs with a key, by priority, due
 	leases  store.Order // by until
 	working store.Order // RESERVED jobs by due, for listing
 	dead    store.Order // by due
@@ -39,6 +41,7 @@ type queue struct {
 
 	usage    usage.Queue // its part in its namespace
 	activity activity.Queue
+	keys     *keys.Queue // nil while no job had a key and nothing was said of any
 }
 
 // queues are all queues of the shard.
@@ -66,9 +69,9 @@ func newQueues(s *store.Store) queues {
 func (qs *queues) add(index uint32, name string, createSeq uint64) *queue {
 	q := &queue{
 		name: name, index: index, createSeq: createSeq,
-		delayed: qs.store.Order(store.ByDue), ready: qs.store.Order(store.ByPriority), leases: qs.store.Order(store.ByUntil),
-		working: qs.store.Order(store.ByDue),
-		dead:    qs.store.Order(store.ByDue), ttls: qs.store.Order(store.ByTTL), ended: qs.store.Order(store.ByEnd),
+		delayed: qs.store.Order(store.ByDue), leases: qs.store.Order(store.ByUntil), working: qs.store.Order(store.ByDue),
+		ready: qs.store.Order(store.ByPriority), keyed: qs.store.Order(store.ByPriority),
+		dead: qs.store.Order(store.ByDue), ttls: qs.store.Order(store.ByTTL), ended: qs.store.Order(store.ByEnd),
 		due: qs.store.DueCounts(), activity: activity.Since(&qs.store.Queue(index).Counters),
 	}
 	for int(index) >= len(qs.byIndex) {
@@ -149,7 +152,12 @@ func (m *Machine) createQueue(name string, partition, partitions uint32) (*queue
 // dropQueue removes a queue without jobs and tombstones.
 func (m *Machine) dropQueue(q *queue) {
 	m.touch(q)
-	for _, o := range [...]*store.Order{&q.delayed, &q.ready, &q.leases, &q.working, &q.dead, &q.ttls, &q.ended} {
+	if q.keys != nil {
+		q.keys.Discard()
+	}
+	for _, o := range [...]*store.Order{
+		&q.delayed, &q.ready, &q.keyed, &q.leases, &q.working, &q.dead, &q.ttls, &q.ended,
+	} {
 		o.Discard()
 	}
 	m.activity.Drop(&q.activity)

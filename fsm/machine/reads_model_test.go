@@ -45,6 +45,11 @@ func tidy(j fsm.Job) fsm.Job {
 	if len(j.Body) == 0 {
 		j.Body = nil
 	}
+	if j.Next != nil {
+		next := *j.Next
+		next.Job = tidy(next.Job)
+		j.Next = &next
+	}
 	return j
 }
 
@@ -172,6 +177,13 @@ func (d *duel) readSearch(list *fsm.ListQuery, now fsm.Time, plan *readPlan) err
 // stored returns a job of a search as the machine has it, for its body and options as they are stored.
 func (d *duel) stored(queue string, found fsm.Job, now fsm.Time) fsm.Job {
 	j, _ := d.machine.Job(queue, found.ID, now)
+	if j.Serial != found.Serial { // of another key
+		list, _ := d.machine.List(&fsm.ListQuery{
+			Queue: queue, State: found.State, DueAfter: found.Due, After: fsm.Cursor{Due: found.Due, Serial: found.Serial - 1},
+			Max: 1,
+		}, now)
+		j = list[0]
+	}
 	j.BodyBytes = found.BodyBytes
 	return j
 }

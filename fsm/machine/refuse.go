@@ -48,11 +48,15 @@ func (m *Machine) refusesPut(c *fsm.Put, now fsm.Time) (fsm.Result, bool) {
 	if q == nil {
 		return fsm.Result{}, false
 	}
-	if r := m.record(q); r.Partition != c.Partition || r.Partitions != c.Partitions || m.mayFree(q, now) {
+	r := m.record(q)
+	if r.Partition != c.Partition || r.Partitions != c.Partitions || m.mayFree(q, now) {
+		return fsm.Result{}, false
+	}
+	if c.IfVersion != 0 || c.Key != "" && r.Settings.Keys.Refused {
 		return fsm.Result{}, false
 	}
 	if c.ID != "" {
-		if held, tombstone := m.store.ByID(q.index, c.ID); held != 0 || tombstone != 0 {
+		if held, tombstone := m.byPutID(q, c.ID, c.Key); held != 0 || tombstone != 0 {
 			return fsm.Result{}, false
 		}
 	}

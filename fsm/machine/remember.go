@@ -117,6 +117,9 @@ func (m *Machine) NextForget() (next fsm.Time, ok bool) {
 	if _, expiry, some := m.store.Finished.First(); some {
 		sooner(expiry.Add(1))
 	}
+	if k, some := m.store.Keys.Rates.Min(); some {
+		sooner(k.At)
+	}
 	return next, ok
 }
 
@@ -146,4 +149,5 @@ func (m *Machine) sweep() {
 		}
 		m.forgetFinished(index)
 	}
+	m.sweepKeys()
 }

@@ -24,6 +24,7 @@ func (m *Machine) resetClock(c *fsm.ResetClock) (fsm.Result, bool) {
 	}
 	m.scalars.Clock = r.to
 	m.scalars.LowWater = min(m.scalars.LowWater, r.to)
+	m.keys.Loading = true // the order of the jobs here is no replica's but this one's
 	for index := range m.store.Jobs() {
 		m.resetJob(&r, job{index, m.queues.byIndex[m.store.Slot(index).Queue]})
 	}
@@ -32,6 +33,7 @@ func (m *Machine) resetClock(c *fsm.ResetClock) (fsm.Result, bool) {
 			m.resetQueue(&r, q)
 		}
 	}
+	m.resetKeys(&r)
 	m.resetMemory(&r)
 	m.activity.Restart(r.to)
 	return fsm.Result{}, true
@@ -57,7 +59,7 @@ func (m *Machine) resetJob(r *reset, j job) {
 	m.show(j, &v)
 	l := m.leaseOf(j)
 	retaken := v.Created > r.to || l.Until.Sub(r.to) > l.TTR // put or leased in the time taken back
-	if v.Due <= r.to && !retaken && l.Until <= r.to && l.Died <= r.to {
+	if v.Due <= r.to && !retaken && l.Until <= r.to && l.Died <= r.to && v.Next == nil {
 		return
 	}
 	m.lift(j)
@@ -65,13 +67,14 @@ func (m *Machine) resetJob(r *reset, j job) {
 		edited := m.store.EditLease(j.index)
 		edited.Until, edited.Died = r.until(&l), min(l.Died, r.to)
 		m.resetWork(j, edited, r.to)
+		m.resetNext(r, j, v.Next)
 	}
 	if v.Created > r.to {
 		v.Created = r.to
 		if v.TTL != 0 {
 			v.TTL = r.kept(v.TTL)
 		}
-		m.store.ReplacePayload(j.index, &v)
+		m.store.ReplacePayload(j.index, &v, m.payload(j).Content())
 	}
 	due := v.Due
 	switch v.State {

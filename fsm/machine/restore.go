@@ -17,6 +17,7 @@ import (
 // succeeded. Errors wrap ErrDamaged, ErrVersion, or r's.
 func Restore(cfg fsm.Config, r io.Reader) (*Machine, error) {
 	m := New(cfg)
+	m.keys.Loading = true
 	m.applied = 1 // until the real index is read: touch compares indexes
 	m.restoring = true
 	in, err := snapshot.NewReader(r)
@@ -69,6 +70,8 @@ func (rs *restorer) record(kind snapshot.Kind, rest []byte) error {
 		rs.job(&r)
 	case snapshot.KindTombstone:
 		rs.tombstone(&r)
+	case snapshot.KindKey:
+		rs.key(&r)
 	case snapshot.KindFinished:
 		serial, fence := r.Uvarint(), r.Serial()
 		if expiry := r.Time(); r.Failed() == nil {
@@ -109,6 +112,7 @@ func (rs *restorer) queue(r *codec.Reader) {
 	q.touched = rs.m.applied
 	rs.m.touched = append(rs.m.touched, q)
 	rs.queues[rec.CreateSeq] = q
+	rs.m.configureKeys(q)
 }
 
 func (rs *restorer) job(r *codec.Reader) {
@@ -128,9 +132,28 @@ func (rs *restorer) job(r *codec.Reader) {
 
 // storeHeldJob stores a job that was read from a record. The caller sets its state.
 func (m *Machine) storeHeldJob(q *queue, v *codec.HeldJob) job {
+	m.needKeys(q, v.Key)
 	j := job{m.store.AddHeld(q.index, v), q}
-	m.touch(q).Counts.Bytes += fsm.JobBytes(&v.Job)
+	r := m.touch(q)
+	r.Counts.Bytes += fsm.JobBytes(&v.Job)
+	if v.Next != nil {
+		r.Counts.Bytes += fsm.JobBytes(&v.Next.Job)
+	}
 	return j
+}
+
+func (rs *restorer) key(r *codec.Reader) {
+	q := rs.queues[r.Uvarint()]
+	k := r.KeyMemory()
+	if r.Failed() != nil {
+		return
+	}
+	if q == nil || k.Key == "" && q.keys == nil || q.keys != nil && q.keys.Known(k.Key) {
+		r.Damaged("key of an unknown queue, or twice")
+		return
+	}
+	rs.m.needKeys(q, k.Key)
+	q.keys.Adopt(&k)
 }
 
 func (rs *restorer) tombstone(r *codec.Reader) {
@@ -174,6 +197,7 @@ func (rs *restorer) check() error {
 	m.closeQueues()
 	m.applied = rs.applied
 	m.countDues()
+	m.loadKeys()
 	if got := m.Digest(); got != rs.digest {
 		return fmt.Errorf("%w: digest is %016x, should be %016x", fsm.ErrDamaged, got, rs.digest)
 	}

@@ -84,7 +84,7 @@ func (m *Machine) move(j job) {
 			}
 		case fsm.DropOverdue:
 			m.touch(j.q).Counters.Expired++
-			m.drop(j, fsm.Expired)
+			m.end(j, fsm.Expired)
 			return
 		case fsm.FireOverdue:
 		}
@@ -151,10 +151,7 @@ func (m *Machine) lead(c *fsm.Lead, before fsm.Time) (fsm.Result, bool) {
 			if !ok || k.At >= floor {
 				break
 			}
-			j := job{k.Index, q}
-			m.lift(j)
-			m.store.EditLease(j.index).Until = floor
-			m.set(j, fsm.Reserved, m.slot(j).Due)
+			m.extendLease(job{k.Index, q}, func(l *store.Lease) { l.Until = floor })
 		}
 	}
 	return fsm.Result{}, true

@@ -185,6 +185,12 @@ func FuzzApply(f *testing.F) {
 		})})
 		f.Add(entry[:len(entry)-4])
 	}
+	for _, c := range fsmtest.EveryKeyCommand() {
+		entry := codec.AppendEntryIn(nil, 4, 1_800_000_000_000_000_001, [][]byte{codec.AppendRequestIn(nil, 4, &fsm.Request{
+			ID: "r", Commands: []fsm.Command{c, c},
+		})})
+		f.Add(entry[:len(entry)-4])
+	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		m := populated(t)
 		entry := fsmtest.Sealed(body)
@@ -196,16 +202,16 @@ func FuzzApply(f *testing.F) {
 		if err != nil {
 			t.Fatalf("Apply reads what DecodeEntry does not: %v", err)
 		}
-		n := 0
+		n, format := 0, fsm.FormatOf(entry)
 		var encoded [][]byte
 		for i := range requests {
 			n += len(requests[i].Commands)
-			encoded = append(encoded, codec.AppendRequest(nil, &requests[i]))
+			encoded = append(encoded, codec.AppendRequestIn(nil, format, &requests[i]))
 		}
 		if n != len(results) {
 			t.Fatalf("%d commands, %d results", n, len(results))
 		}
-		again, twice, err := codec.DecodeEntry(codec.AppendEntry(nil, stamp, encoded))
+		again, twice, err := codec.DecodeEntry(codec.AppendEntryIn(nil, format, stamp, encoded))
 		if err != nil || again != stamp || !cmp.Equal(requests, twice) {
 			t.Fatalf("the entry does not survive encoding: %v", err)
 		}

@@ -47,14 +47,14 @@ func (m *Machine) Knows(req *fsm.Request, now fsm.Time) bool {
 	}
 	for _, c := range req.Commands {
 		put, ok := c.(*fsm.Put)
-		if !ok || put.ID == "" || put.Again {
+		if !ok || put.ID == "" || put.Again || put.OnExisting >= fsm.ReplaceExisting {
 			return false
 		}
 		q := m.queues.byName[put.Queue]
 		if q == nil || m.mayFree(q, now) {
 			return false
 		}
-		held, tombstone := m.store.ByID(q.index, put.ID)
+		held, tombstone := m.byPutID(q, put.ID, put.Key)
 		if held == 0 && (tombstone == 0 || m.forgottenAt(q, tombstone, now)) {
 			return false
 		}

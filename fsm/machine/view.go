@@ -11,11 +11,16 @@ import (
 // settling at now would leave it. It reports false if the job is not held then. now must not be
 // before Clock.
 func (m *Machine) Job(name, id string, now fsm.Time) (fsm.Job, bool) {
-	q := m.queues.byName[name]
+	return m.heldJob(&fsm.JobQuery{Queue: name, ID: id}, now)
+}
+
+// heldJob is Job for a query.
+func (m *Machine) heldJob(query *fsm.JobQuery, now fsm.Time) (fsm.Job, bool) {
+	q := m.queues.byName[query.Queue]
 	if q == nil {
 		return fsm.Job{}, false
 	}
-	j, _ := m.lookup(q, id)
+	j, _ := m.lookup(q, query.ID, query.Key)
 	if j.index == 0 {
 		return fsm.Job{}, false
 	}
@@ -24,19 +29,19 @@ func (m *Machine) Job(name, id string, now fsm.Time) (fsm.Job, bool) {
 }
 
 // endedJob returns what is remembered at time now of a job that has ended.
-func (m *Machine) endedJob(name, id string, now fsm.Time) (fsm.Job, bool) {
-	q := m.queues.byName[name]
+func (m *Machine) endedJob(query *fsm.JobQuery, now fsm.Time) (fsm.Job, bool) {
+	q := m.queues.byName[query.Queue]
 	if q == nil {
 		return fsm.Job{}, false
 	}
-	_, tombstone := m.lookup(q, id)
+	_, tombstone := m.lookup(q, query.ID, query.Key)
 	if tombstone == 0 || m.forgottenAt(q, tombstone, now) {
 		return fsm.Job{}, false
 	}
 	t := m.tombstone(q, tombstone)
 	attempts, known := m.store.Tomb(tombstone).Attempts()
 	return fsm.Job{
-		Queue: t.Queue, Partition: m.record(q).Partition, Serial: t.Serial, ID: t.ID, State: t.State,
+		Queue: t.Queue, Partition: m.record(q).Partition, Serial: t.Serial, ID: t.ID, Key: t.Key, State: t.State,
 		Due: t.FirstDue, FirstDue: t.FirstDue, Ended: t.Ended,
 		Attempt: attempts, AttemptUnknown: !known,
 	}, true
@@ -89,6 +94,7 @@ func (m *Machine) show(j job, v *fsm.Job) {
 	l := m.leaseOf(j)
 	v.Attempt, v.Fence, v.Until, v.LeaseTTR, v.Redrives, v.Died = l.Attempt, l.Fence, l.Until, l.TTR, l.Redrives, l.Died
 	m.showWork(&l, v)
+	v.Place, v.Next = m.store.Place(&l), m.next(j)
 }
 
 // at changes a stored job to its state at time now, and reports whether it is still held then.
@@ -123,11 +129,13 @@ func (m *Machine) Queue(name string, now fsm.Time) (fsm.Queue, bool) {
 // oldestReady returns the due time of the job that has been ready longest, 0 if none is.
 func (m *Machine) oldestReady(q *queue, now fsm.Time) fsm.Time {
 	var oldest fsm.Time
-	after := store.Key{At: fsm.TimeMax, Serial: 1<<64 - 1} // all keys of its priority
-	for k, ok := q.ready.Min(); ok; k, ok = q.ready.From(after) {
-		after.Priority = k.Priority
-		if oldest == 0 || k.At < oldest {
-			oldest = k.At
+	for _, order := range [...]*store.Order{&q.ready, &q.keyed} {
+		after := store.Key{At: fsm.TimeMax, Serial: 1<<64 - 1} // all keys of its priority
+		for k, ok := order.Min(); ok; k, ok = order.From(after) {
+			after.Priority = k.Priority
+			if oldest == 0 || k.At < oldest {
+				oldest = k.At
+			}
 		}
 	}
 	if at := q.delayed.FirstAt(); at != 0 && at <= now && (oldest == 0 || at < oldest) {
@@ -169,9 +177,16 @@ func (m *Machine) Available(name string, now fsm.Time) (n uint64, next fsm.Time)
 	}
 	due, nextDue := q.delayed.UpTo(now, fsm.StepMax)
 	lapsed, nextUntil := q.leases.UpTo(now, fsm.StepMax)
-	n, next = r.Counts.Ready+due+lapsed, nextDue
-	if nextUntil != 0 && (next == 0 || nextUntil < next) {
-		next = nextUntil
+	n, next = r.Counts.Ready, nextDue
+	token := fsm.Time(0)
+	if q.keys != nil {
+		n, token = q.keys.Available(now)
+	}
+	n += due + lapsed
+	for _, at := range [...]fsm.Time{nextUntil, token} {
+		if at != 0 && (next == 0 || at < next) {
+			next = at
+		}
 	}
 	if limit := rule.PartitionLimit(r.Settings.MaxInFlight, r); limit > 0 {
 		held := r.Counts.Reserved - lapsed
@@ -196,7 +211,11 @@ func (m *Machine) Withheld(name string, now fsm.Time) bool {
 	}
 	lapsed, _ := q.leases.UpTo(now, fsm.StepMax)
 	limit := rule.PartitionLimit(r.Settings.MaxInFlight, r)
-	return limit > 0 && r.Counts.Reserved-lapsed >= limit
+	if limit > 0 && r.Counts.Reserved-lapsed >= limit {
+		return true
+	}
+	n, _ := m.Available(name, now)
+	return n == 0 && r.Counts.Ready > 0 // their keys are held back
 }
 
 // Recall returns the live grants of an earlier attempt at a request at time now, nil if there are

@@ -22,14 +22,18 @@ func (m *Model) Check() error {
 		if !m.restored.Open() { // a queue comes before its jobs
 			errs = append(errs, q.checkCounters())
 		}
-		ids := map[string]bool{}
+		ids := map[[2]string]bool{}
 		for _, j := range q.jobs {
 			errs = append(errs, m.checkJob(q, j))
-			if ids[j.ID] || serials[j.Serial] || j.Fence != 0 && fences[j.Fence] {
+			name := [2]string{j.ID}
+			if q.Partitions != 1 {
+				name[1] = j.Key
+			}
+			if ids[name] || serials[j.Serial] || j.Fence != 0 && fences[j.Fence] {
 				errs = append(errs, fmt.Errorf("queue %q: id %q, serial %d or fence %d is there twice", q.Name, j.ID, j.Serial,
 					j.Fence))
 			}
-			ids[j.ID], serials[j.Serial], fences[j.Fence] = true, true, true
+			ids[name], serials[j.Serial], fences[j.Fence] = true, true, true
 		}
 	}
 	for _, f := range m.finished {
@@ -85,15 +89,15 @@ func (m *Model) checkMemory() error {
 	if n := m.answersBytes(); n > m.cfg.AnswersBytesMax {
 		errs = append(errs, fmt.Errorf("%d bytes of remembered requests, at most %d", n, m.cfg.AnswersBytesMax))
 	}
-	seen := map[[2]string]bool{}
+	seen := map[[3]string]bool{}
 	for _, t := range m.tombstones {
 		q := m.queue(t.Queue)
 		if q == nil {
 			errs = append(errs, fmt.Errorf("tombstone of %q in %q, which is gone", t.ID, t.Queue))
-		} else if q.byID(t.ID) != nil || seen[[2]string{t.Queue, t.ID}] {
+		} else if name := [3]string{t.Queue, t.ID}; q.byPutID(t.ID, t.Key) != nil || q.Partitions == 1 && seen[name] {
 			errs = append(errs, fmt.Errorf("tombstone of %q in %q is not alone with its id", t.ID, t.Queue))
 		}
-		seen[[2]string{t.Queue, t.ID}] = true
+		seen[[3]string{t.Queue, t.ID}] = true
 	}
 	for i := range m.answers {
 		if i > 0 && m.answers[i].At < m.answers[i-1].At {

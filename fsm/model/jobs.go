@@ -30,15 +30,27 @@ func (m *Model) put(c *fsm.Put) fsm.Result {
 		return fsm.Result{Code: fsm.QueueChanged}
 	}
 
+	if c.Key != "" && q.Settings.Keys.Refused {
+		return fsm.Result{Code: fsm.KeyRefused}
+	}
+
 	// (b) The id is held, remembered or free.
 	j := m.newJob(q, c)
 	if !j.Generated {
-		if held := q.byID(c.ID); held != nil {
-			return q.putAgain(j.content == held.content, held.State, held.Serial, held.FirstDue)
+		if held := q.byPutID(c.ID, c.Key); held != nil {
+			return m.putHeld(q, c, held)
 		}
-		if t := m.tombstone(q, c.ID); t != nil && !c.Again {
-			return q.putAgain(j.content == t.Content, t.State, t.Serial, t.FirstDue)
+	}
+	if c.IfVersion != 0 {
+		return fsm.Result{Code: fsm.VersionChanged}
+	}
+	if t := m.tombstoneOf(q, c.ID, c.Key); t != nil && !c.Again && c.OnExisting < fsm.ReplaceExisting {
+		same := j.content == t.Content
+		if c.OnExisting == fsm.KeepExisting {
+			same = c.Key == t.Key
 		}
+		result := q.putAgain(same, t.State, t.Serial, t.FirstDue)
+		return result
 	}
 	// (c) The rate.
 	if wait := q.rateWait(m.Clock); wait > 0 {
@@ -50,15 +62,22 @@ func (m *Model) put(c *fsm.Put) fsm.Result {
 	}
 	// (e) The creation.
 	q.takeToken(m.Clock)
+	if c.MaxWait > 0 {
+		j.FirstDue = min(j.FirstDue, m.Clock.After(c.MaxWait))
+		j.Due, j.State = j.FirstDue, m.stateAt(j.FirstDue)
+	}
 	j.Serial = m.nextSerial()
 	if j.Generated {
 		j.ID = fmt.Sprintf("%d-%d", q.Partition, j.Serial)
 	} else {
-		m.forget(q.Name, j.ID)
+		m.forgetID(q, j.ID, j.Key)
 	}
 	q.jobs = append(q.jobs, j)
 	q.Counters.Put++
-	return fsm.Result{Created: true, State: j.State, Partition: q.Partition, Serial: j.Serial, Due: j.Due}
+	m.changed(q, j.Key)
+	return fsm.Result{
+		Created: true, State: j.State, Partition: q.Partition, Serial: j.Serial, Due: j.Due, Version: versionAnswer(c, 1),
+	}
 }
 
 // putAgain answers a put whose id is taken.
@@ -74,7 +93,7 @@ func (q *queue) putAgain(equal bool, state fsm.State, serial uint64, firstDue fs
 // omitted stay zero.
 func (m *Model) newJob(q *queue, c *fsm.Put) *job {
 	j := &job{Job: fsm.Job{
-		Queue: q.Name, Partition: q.Partition, ID: c.ID, Generated: c.ID == "", Given: c.Given,
+		Queue: q.Name, Partition: q.Partition, ID: c.ID, Generated: c.ID == "", Key: c.Key, Given: c.Given,
 		Due: m.dueTime(c.Given, c.Delay, c.DueAt), Created: m.Clock,
 		Headers: slices.Clone(c.Headers), Body: bytes.Clone(c.Body), BodyBytes: uint32(len(c.Body)),
 	}}
@@ -174,9 +193,11 @@ func (m *Model) reserve(c *fsm.Reserve) fsm.Result {
 		if q == nil || q.Settings.PausedAt(m.Clock) {
 			continue
 		}
+		m.wake(q)
 		room := q.room(int(c.Max) - len(result.Grants))
-		for _, j := range q.jobsBy(byRank, in(fsm.Ready)) {
-			if room == 0 || m.passed(j.TTL) && expired == fsm.StepMax {
+		for room > 0 {
+			j := m.next(q)
+			if j == nil || m.passed(j.TTL) && expired == fsm.StepMax {
 				break
 			}
 			if m.passed(j.TTL) {
@@ -212,6 +233,8 @@ func (m *Model) leaseJob(q *queue, j *job, ttr time.Duration) fsm.Grant {
 	j.Attempt++
 	j.LeaseTTR = cmp.Or(ttr, j.TTR, q.Settings.TTR, fsm.DefaultTTR)
 	j.Until = m.Clock.After(j.LeaseTTR)
+	m.granted(q, j)
+	m.changed(q, j.Key)
 	if m.format >= 3 {
 		j.Client, j.Leased = m.client, m.Clock
 	}
@@ -284,6 +307,7 @@ func (m *Model) nack(c *fsm.Nack) fsm.Result {
 		}
 		j.Due = m.Clock.After(delay)
 		j.State = m.stateAt(j.Due)
+		m.changed(q, j.Key)
 	}
 	return whereabouts(j)
 }
@@ -305,6 +329,7 @@ func (m *Model) release(c *fsm.Release) fsm.Result {
 	default:
 		j.State = fsm.Ready
 	}
+	m.changed(q, j.Key)
 	return whereabouts(j)
 }
 
@@ -334,9 +359,9 @@ func (m *Model) cancel(c *fsm.Cancel) fsm.Result {
 	if q == nil {
 		return fsm.Result{Code: fsm.JobNotFound}
 	}
-	j := q.byID(c.ID)
+	j := q.byKeyedID(c.ID, c.Key)
 	if j == nil {
-		return m.notHeld(q, c.ID)
+		return m.notHeld(q, c.ID, c.Key)
 	}
 	if j.State == fsm.Reserved && !c.Force {
 		return fsm.Result{Code: fsm.JobReserved, State: fsm.Reserved}
@@ -348,8 +373,8 @@ func (m *Model) cancel(c *fsm.Cancel) fsm.Result {
 }
 
 // notHeld answers for an id that no held job has, with the state remembered, if any.
-func (m *Model) notHeld(q *queue, id string) fsm.Result {
-	if t := m.tombstone(q, id); t != nil {
+func (m *Model) notHeld(q *queue, id, key string) fsm.Result {
+	if t := m.tombstone(q, id, key); t != nil {
 		return fsm.Result{Code: fsm.JobNotFound, State: t.State}
 	}
 	return fsm.Result{Code: fsm.JobNotFound}
@@ -361,10 +386,10 @@ func (m *Model) reschedule(c *fsm.Reschedule) fsm.Result {
 	if q == nil {
 		return fsm.Result{Code: fsm.JobNotFound}
 	}
-	j := q.byID(c.ID)
+	j := q.byKeyedID(c.ID, c.Key)
 	switch {
 	case j == nil:
-		return m.notHeld(q, c.ID)
+		return m.notHeld(q, c.ID, c.Key)
 	case j.State == fsm.Reserved:
 		return fsm.Result{Code: fsm.JobReserved, State: fsm.Reserved}
 	case j.State == fsm.Dead:
@@ -373,5 +398,6 @@ func (m *Model) reschedule(c *fsm.Reschedule) fsm.Result {
 	q.Counters.Rescheduled++
 	j.Due = m.dueTime(c.Given, c.Delay, c.DueAt)
 	j.State = m.stateAt(j.Due)
+	m.changed(q, j.Key)
 	return whereabouts(j)
 }

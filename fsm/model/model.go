@@ -31,13 +31,18 @@ type Model struct {
 	before  fsm.Time        // the clock as the entry before left it
 	client  string          // of the request at hand
 	settled map[string]bool // names of the queues that a command has named
+	// resetting is set while the times of jobs change: keys take their turns anew afterwards.
+	resetting bool
+	// succeeded is the last job that was made of a successor.
+	succeeded *job
 }
 
 // queue is a queue's own values and its held jobs in put order. Counts of the record stay zero: see
 // queue.count.
 type queue struct {
 	fsm.QueueRecord
-	jobs []*job
+	jobs     []*job
+	memories []fsm.KeyMemory // of keys
 }
 
 // job is a held job and the content hash of its put.
@@ -93,7 +98,7 @@ func (m *Model) carryOut(command fsm.Command) (result fsm.Result, changed bool) 
 	switch c := command.(type) {
 	case *fsm.Put:
 		result = m.put(c)
-		return result, result.Created
+		return result, result.Created || result.Replaced
 	case *fsm.Reserve:
 		result = m.reserve(c)
 		return result, len(result.Grants) > 0
@@ -129,6 +134,11 @@ func (m *Model) carryOut(command fsm.Command) (result fsm.Result, changed bool) 
 		return m.imports(c)
 	case *fsm.ResetClock:
 		return result, m.resetClock(c)
+	case *fsm.PauseKey:
+		return m.pauseKey(c)
+	case *fsm.PurgeKey:
+		result = m.purgeKey(c)
+		return result, result.Count > 0
 	default:
 		panic(fmt.Sprintf("model: command %T has no rule", command))
 	}
@@ -181,9 +191,28 @@ func (m *Model) nextSerial() uint64 {
 // passed reports whether the deadline t has come; zero stands for no deadline.
 func (m *Model) passed(t fsm.Time) bool { return t != 0 && t <= m.Clock }
 
-func (q *queue) byID(id string) *job {
+func (q *queue) byID(id string) *job { return q.byKeyedID(id, "") }
+
+// byKeyedID returns the first job of an id that has the key, or any key if that is empty.
+func (q *queue) byKeyedID(id, key string) *job {
+	var found *job
 	for _, j := range q.jobs {
-		if j.ID == id {
+		if j.ID == id && (key == "" || j.Key == key) && (found == nil || j.Serial < found.Serial) {
+			found = j
+		}
+	}
+	return found
+}
+
+// sameID reports whether two jobs, or what is left of them, cannot be in the queue together.
+func (q *queue) sameID(id, key, otherID, otherKey string) bool {
+	return id == otherID && (q.Partitions == 1 || key == otherKey)
+}
+
+// byPutID returns the job that a put of an id and a key meets.
+func (q *queue) byPutID(id, key string) *job {
+	for _, j := range q.jobs {
+		if !j.Generated && q.sameID(id, key, j.ID, j.Key) {
 			return j
 		}
 	}
@@ -227,6 +256,9 @@ func (j *job) bytes() uint64 {
 	}
 	for _, h := range j.Headers {
 		n += len(h.Name) + len(h.Value)
+	}
+	if j.Next != nil {
+		return uint64(n) + (&job{Job: j.Next.Job}).bytes()
 	}
 	return uint64(n)
 }

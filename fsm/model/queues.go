@@ -33,6 +33,10 @@ func (m *Model) revive(q *queue, j *job) {
 	q.Counters.Redriven++
 	j.State, j.Due, j.Attempt, j.TTL = fsm.Ready, m.Clock.After(0), 0, 0
 	j.Redrives++
+	if j.Key != "" && !q.Settings.Keys.HoldOnDead {
+		j.Place = m.nextSerial()
+	}
+	m.changed(q, j.Key)
 }
 
 // step is how many jobs a bounded command may touch.
@@ -53,7 +57,7 @@ func (m *Model) purge(c *fsm.Purge) fsm.Result {
 	removed := atMost(jobs, step(c.Max))
 	for _, j := range removed {
 		q.Counters.Purged++
-		m.endJob(q, j, fsm.Cancelled)
+		m.dropJob(q, j, fsm.Cancelled)
 	}
 	return fsm.Result{Count: uint64(len(removed)), More: len(jobs) > len(removed)}
 }
@@ -83,11 +87,12 @@ func (m *Model) deleteQueue(c *fsm.DeleteQueue) fsm.Result {
 	for _, j := range removed {
 		q.Counters.Purged++
 		q.remove(j)
+		m.changed(q, j.Key)
 	}
 	remembered := m.tombstonesOf(q)
 	forgotten := atMost(remembered, fsm.StepMax-len(removed))
 	for _, t := range forgotten {
-		m.forget(t.Queue, t.ID)
+		m.forget(t)
 	}
 	more := len(held) > len(removed) || len(remembered) > len(forgotten)
 	if !more {
@@ -146,7 +151,11 @@ func (m *Model) configure(c *fsm.Configure) (result fsm.Result, changed bool) {
 		return fsm.Result{Code: fsm.QueueChanged}, false
 	}
 	if c.Version > q.Version {
+		restart := q.Settings.Keys != c.Settings.Keys
 		q.Version, q.Settings, changed = c.Version, c.Settings.Clone(), true
+		if restart {
+			m.restartRounds(q)
+		}
 	}
 	return fsm.Result{}, changed
 }

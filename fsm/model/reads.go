@@ -27,7 +27,13 @@ func (m *Model) at(q *queue, j *job, now fsm.Time) (fsm.Job, bool) {
 	then.Speak(m.format)
 	then.Clock = max(m.Clock, now)
 	copied := *j
-	then.settleQueue(&queue{QueueRecord: q.QueueRecord, jobs: []*job{&copied}})
+	alone := &queue{QueueRecord: q.QueueRecord, jobs: []*job{&copied}}
+	then.settleQueue(alone)
+	if next := then.succeeded; next != nil { // it has no serial yet
+		then.settleQueue(alone)
+		next.Serial = j.Serial
+		return next.Job, next.State.Held()
+	}
 	return copied.Job, copied.State.Held()
 }
 
@@ -189,7 +195,18 @@ func (m *Model) Available(name string, now fsm.Time) (n uint64, next fsm.Time) {
 	}
 	lapsing := uint64(min(len(lapsed), fsm.StepMax))
 	held := q.count()
-	n = held.Ready + uint64(min(len(due), fsm.StepMax)) + lapsing
+	n = uint64(min(len(due), fsm.StepMax)) + lapsing
+	for _, key := range q.keysOf() {
+		at := q.tokenAt(key)
+		switch {
+		case key == "":
+			n += uint64(len(q.jobsBy(byRank, ofKey(key, fsm.Ready))))
+		case q.unblocked(key) && at <= now:
+			n += q.grants(key)
+		case q.unblocked(key) && (next == 0 || at < next):
+			next = at
+		}
+	}
 	if limit := q.partitionLimit(q.Settings.MaxInFlight); limit > 0 {
 		n = min(n, limit-min(limit, held.Reserved-lapsing))
 	}
@@ -250,6 +267,9 @@ func (m *Model) Digest() uint64 {
 		sum += digest.Queue(&record)
 		for _, j := range q.jobs {
 			sum += digest.Job(&j.Job, j.content)
+		}
+		for i := range q.memories {
+			sum += digest.KeyMemory(&q.memories[i])
 		}
 	}
 	for i := range m.tombstones {

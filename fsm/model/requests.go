@@ -150,7 +150,7 @@ func timeOfUUIDv7(id string) (fsm.Time, bool) {
 // sweep is rule Sweeping.
 func (m *Model) sweep() {
 	for _, t := range atMost(m.tombstonesPast(), fsm.SweepMax) {
-		m.forget(t.Queue, t.ID)
+		m.forget(t)
 	}
 	for range fsm.SweepMax {
 		if len(m.answers) > 0 && m.answerPast(&m.answers[0]) {
@@ -163,6 +163,7 @@ func (m *Model) sweep() {
 			m.finished = slices.DeleteFunc(m.finished, func(g finished) bool { return f == g })
 		}
 	}
+	m.sweepKeys()
 }
 
 // tombstonesPast returns the tombstones past their window, in the order in which they are swept.

@@ -16,7 +16,13 @@ func (m *Model) resetClock(c *fsm.ResetClock) (changed bool) {
 	m.Clock = to
 	m.LowWater = min(m.LowWater, to)
 	left := func(t fsm.Time) time.Duration { return max(0, t.Sub(from)) }
+	m.resetting = true
 	for _, q := range m.queues {
+		for i := range q.memories {
+			if k := &q.memories[i]; k.RateAt > to {
+				k.RateAt = to.Add(left(k.RateAt))
+			}
+		}
 		q.Created, q.Forgotten = min(q.Created, to), min(q.Forgotten, to)
 		if q.RateAt > to {
 			q.RateAt = to.Add(left(q.RateAt))
@@ -28,6 +34,10 @@ func (m *Model) resetClock(c *fsm.ResetClock) (changed bool) {
 		for _, j := range q.jobs {
 			j.reset(from, to, c.Grace)
 		}
+	}
+	m.resetting = false
+	for _, q := range m.queues {
+		m.restartRounds(q)
 	}
 	for i := range m.tombstones {
 		m.tombstones[i].Ended = min(m.tombstones[i].Ended, to)
@@ -66,6 +76,16 @@ func (j *job) reset(from, to fsm.Time, grace time.Duration) {
 		j.TTL = to.After(left(j.TTL))
 	}
 	j.Until = min(j.Until, to.After(max(j.LeaseTTR, left(j.Until))).Add(grace).Ceil())
+	if n := j.Next; n != nil && n.Created > to {
+		n.Created = to
+		if n.TTL != 0 {
+			n.TTL = to.After(left(n.TTL))
+		}
+		if !n.Given.Has(fsm.GivenDueAt) && n.FirstDue > to {
+			n.FirstDue = to.After(left(n.FirstDue))
+		}
+		n.Due = n.FirstDue
+	}
 	j.Created, j.Died, j.Leased = min(j.Created, to), min(j.Died, to), min(j.Leased, to)
 	for i := range j.Attempts {
 		a := &j.Attempts[i]

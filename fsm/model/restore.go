@@ -70,8 +70,9 @@ func (m *Model) importRecord(r *fsm.BackupRecord) bool {
 	}
 	if v, content, err := backup.ParseJob(r); err == nil {
 		q := m.queue(v.Queue)
-		if q == nil || !v.State.Held() || max(v.Serial, v.Fence) > m.Serial || q.bySerial(v.Serial) != nil || !v.Generated &&
-			m.taken(q, v.ID) {
+		keyed := v.Key != "" || v.Version != 0 || v.Place != 0 || v.Next != nil
+		if q == nil || !v.State.Held() || max(v.Serial, v.Fence, v.Place) > m.Serial || q.bySerial(v.Serial) != nil ||
+			!v.Generated && m.taken(q, v.ID, v.Key) || keyed && m.format < fsm.KeysFormat {
 			return false
 		}
 		j := &job{Job: v, content: content}
@@ -80,6 +81,7 @@ func (m *Model) importRecord(r *fsm.BackupRecord) bool {
 			j.ID = fsm.FormatID(q.Partition, v.Serial)
 		}
 		q.jobs = append(q.jobs, j)
+		m.changed(q, j.Key)
 		m.importOverdue(q, j)
 		return true
 	}
@@ -88,7 +90,7 @@ func (m *Model) importRecord(r *fsm.BackupRecord) bool {
 	if err != nil || q == nil || t.State < fsm.Acked || t.Serial > m.Serial {
 		return false
 	}
-	if m.taken(q, t.ID) || m.hasTombstone(t.Queue, t.Serial) {
+	if m.taken(q, t.ID, t.Key) || m.hasTombstone(t.Queue, t.Serial) {
 		return false
 	}
 	for len(m.tombstones) >= m.cfg.TombstonesMax {
@@ -99,14 +101,13 @@ func (m *Model) importRecord(r *fsm.BackupRecord) bool {
 }
 
 // taken reports whether a queue holds or remembers a client's id.
-func (m *Model) taken(q *queue, id string) bool {
+func (m *Model) taken(q *queue, id, key string) bool {
 	for i := range m.tombstones {
-		if m.tombstones[i].Queue == q.Name && m.tombstones[i].ID == id {
+		if t := &m.tombstones[i]; t.Queue == q.Name && q.sameID(id, key, t.ID, t.Key) {
 			return true
 		}
 	}
-	j := q.byID(id)
-	return j != nil && !j.Generated
+	return q.byPutID(id, key) != nil
 }
 
 // hasTombstone reports whether a queue has the tombstone of a serial.

@@ -12,30 +12,32 @@ import (
 // settleQueue is rule Settling: it brings a queue up to the clock, within StepMax of each kind, and
 // returns the number of jobs touched.
 func (m *Model) settleQueue(q *queue) (touched int) {
-	lapsed := atMost(q.jobsBy(byUntil, func(j *job) bool {
-		return j.State == fsm.Reserved && m.passed(j.Until)
-	}), fsm.StepMax)
-	for _, j := range lapsed {
-		m.lapse(q, j)
-	}
+	lapsed := func(j *job) bool { return j.State == fsm.Reserved && m.passed(j.Until) }
+	expired := func(j *job) bool { return waiting(j) && m.passed(j.TTL) }
+	due := func(j *job) bool { return j.State == fsm.Delayed && j.Due <= m.Clock }
+	touched += m.settleEach(q, byUntil, lapsed, func(j *job) { m.lapse(q, j) })
+	touched += m.settleEach(q, byTTL, expired, func(j *job) { m.expire(q, j) })
+	touched += m.settleEach(q, byDue, due, func(j *job) { m.move(q, j) })
+	return touched
+}
 
-	expired := atMost(q.jobsBy(byTTL, func(j *job) bool { return waiting(j) && m.passed(j.TTL) }), fsm.StepMax)
-	for _, j := range expired {
-		m.expire(q, j)
-	}
-
-	isDue := func(j *job) bool { return j.State == fsm.Delayed && j.Due <= m.Clock }
-	due, moved := q.jobsBy(byDue, isDue), 0
-	for ; moved < fsm.StepMax && len(due) > 0; moved++ {
-		j := due[0]
-		due = due[1:]
-		m.move(q, j)
-		if isDue(j) { // spread to a time that has come as well: it is sorted in among the others
-			due = append(due, j)
-			slices.SortFunc(due, byDue)
+// settleEach calls f for at most StepMax jobs that match, in order. A job that f spreads to a time that
+// has come as well, or makes of a successor, joins in.
+func (m *Model) settleEach(q *queue, o order, match func(*job) bool, f func(*job)) (touched int) {
+	list := q.jobsBy(o, match)
+	for ; touched < fsm.StepMax && len(list) > 0; touched++ {
+		j := list[0]
+		list, m.succeeded = list[1:], nil
+		f(j)
+		if m.succeeded != nil {
+			j = m.succeeded
+		}
+		if match(j) {
+			list = append(list, j)
+			slices.SortFunc(list, o)
 		}
 	}
-	return len(lapsed) + len(expired) + moved
+	return touched
 }
 
 // lapse takes an overdue lease away.
@@ -44,6 +46,7 @@ func (m *Model) lapse(q *queue, j *job) {
 	m.failed(j, fsm.Attempt{Ended: j.Until, Lapsed: true})
 	if !m.fail(q, j, false) {
 		j.State, j.Due = fsm.Ready, j.Until
+		m.changed(q, j.Key)
 	}
 }
 
@@ -59,6 +62,7 @@ func (m *Model) move(q *queue, j *job) {
 	default:
 		j.State = fsm.Ready
 	}
+	m.changed(q, j.Key)
 }
 
 // spread maps a due time of the window (from, to] to the period after it, in proportion, rounded up
@@ -175,7 +179,13 @@ func (q *queue) retryDelay(j *job) time.Duration {
 
 func (m *Model) die(q *queue, j *job) {
 	q.Counters.Died++
+	if j.Next != nil {
+		q.Counters.Purged++
+		m.endJob(q, j, fsm.Dead)
+		return
+	}
 	j.State, j.Died = fsm.Dead, m.Clock
+	m.changed(q, j.Key)
 }
 
 // expire is rule Expiring.
@@ -189,10 +199,12 @@ func (m *Model) expire(q *queue, j *job) {
 	m.endJob(q, j, fsm.Expired)
 }
 
-// endJob removes a held job and leaves a tombstone if the client chose its id (rule Tombstones).
-func (m *Model) endJob(q *queue, j *job, state fsm.State) {
+// dropJob removes a held job, with its successor, and leaves a tombstone if the client chose its id
+// (rule Tombstones).
+func (m *Model) dropJob(q *queue, j *job, state fsm.State) {
 	j.State = state
 	q.remove(j)
+	m.changed(q, j.Key)
 	if j.Generated {
 		return
 	}
@@ -200,7 +212,8 @@ func (m *Model) endJob(q *queue, j *job, state fsm.State) {
 		m.forgetOldest()
 	}
 	m.tombstones = append(m.tombstones, fsm.Tombstone{
-		Queue: q.Name, ID: j.ID, Serial: j.Serial, Content: j.content, FirstDue: j.FirstDue, State: state, Ended: m.Clock,
+		Queue: q.Name, ID: j.ID, Key: j.Key, Serial: j.Serial, Content: j.content, FirstDue: j.FirstDue, State: state,
+		Ended: m.Clock,
 	})
 }
 
@@ -214,7 +227,7 @@ func (m *Model) forgetOldest() {
 			cmp.Compare(a.Serial, b.Serial),
 		)
 	})
-	m.forget(oldest.Queue, oldest.ID)
+	m.forget(oldest)
 	q := m.queue(oldest.Queue)
 	q.Forgotten = max(q.Forgotten, oldest.Ended)
 }
@@ -223,14 +236,17 @@ func byEnded(a, b fsm.Tombstone) int {
 	return cmp.Or(cmp.Compare(a.Ended, b.Ended), cmp.Compare(a.Serial, b.Serial))
 }
 
-// forget removes the tombstone of an id, if there is one.
-func (m *Model) forget(queue, id string) {
-	for i := range m.tombstones {
-		if t := &m.tombstones[i]; t.ID == id && t.Queue == queue {
-			m.tombstones = slices.Delete(m.tombstones, i, i+1)
-			return
-		}
-	}
+// forget removes a tombstone.
+func (m *Model) forget(t fsm.Tombstone) {
+	i := slices.Index(m.tombstones, t)
+	m.tombstones = slices.Delete(m.tombstones, i, i+1)
+}
+
+// forgetID removes the tombstone that a put of an id and a key meets, if there is one.
+func (m *Model) forgetID(q *queue, id, key string) {
+	m.tombstones = slices.DeleteFunc(m.tombstones, func(t fsm.Tombstone) bool {
+		return t.Queue == q.Name && q.sameID(id, key, t.ID, t.Key)
+	})
 }
 
 func (q *queue) remove(j *job) {
@@ -240,10 +256,25 @@ func (q *queue) remove(j *job) {
 
 // tombstone returns what is remembered of an ended job, nil if nothing, not any more, or not yet
 // swept.
-func (m *Model) tombstone(q *queue, id string) *fsm.Tombstone {
+func (m *Model) tombstone(q *queue, id, key string) *fsm.Tombstone {
+	var found *fsm.Tombstone
 	for i := range m.tombstones {
 		t := &m.tombstones[i]
-		if t.Queue == q.Name && t.ID == id && !m.pastWindow(q, t) {
+		if t.Queue == q.Name && t.ID == id && (key == "" || t.Key == key) && (found == nil || t.Serial < found.Serial) {
+			found = t
+		}
+	}
+	if found == nil || m.pastWindow(q, found) {
+		return nil
+	}
+	return found
+}
+
+// tombstoneOf is tombstone for a put of an id and a key.
+func (m *Model) tombstoneOf(q *queue, id, key string) *fsm.Tombstone {
+	for i := range m.tombstones {
+		t := &m.tombstones[i]
+		if t.Queue == q.Name && q.sameID(id, key, t.ID, t.Key) && !m.pastWindow(q, t) {
 			return t
 		}
 	}

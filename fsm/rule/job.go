@@ -55,6 +55,9 @@ func Settle(v *fsm.Job, r *fsm.QueueRecord, format fsm.Format, now fsm.Time) boo
 			lapse(v)
 		}
 		if limit := AttemptsMax(v, &r.Settings); limit > 0 && v.Attempt >= limit {
+			if v.Next != nil {
+				return succeed(v, r, format, now)
+			}
 			v.State, v.Died = fsm.Dead, now
 			return true
 		}
@@ -64,8 +67,8 @@ func Settle(v *fsm.Job, r *fsm.QueueRecord, format fsm.Format, now fsm.Time) boo
 		}
 	}
 	if (v.State == fsm.Delayed || v.State == fsm.Ready) && v.TTL != 0 && v.TTL <= now {
-		if !r.Settings.ExpireToDead {
-			return false
+		if v.Next != nil || !r.Settings.ExpireToDead {
+			return succeed(v, r, format, now)
 		}
 		v.State, v.TTL, v.Died = fsm.Dead, 0, now
 		return true
@@ -74,7 +77,7 @@ func Settle(v *fsm.Job, r *fsm.QueueRecord, format fsm.Format, now fsm.Time) boo
 		if r.OverdueFrom < v.Due && v.Due <= r.OverdueTo {
 			switch {
 			case r.Settings.Overdue == fsm.DropOverdue:
-				return false
+				return succeed(v, r, format, now)
 			case r.Settings.Overdue == fsm.SpreadOverdue && r.Settings.OverduePeriod > 0:
 				v.Due = Outage{r.OverdueFrom, r.OverdueTo}.Spread(v.Due, r.Settings.OverduePeriod)
 			}
@@ -84,6 +87,22 @@ func Settle(v *fsm.Job, r *fsm.QueueRecord, format fsm.Format, now fsm.Time) boo
 		}
 	}
 	return true
+}
+
+// succeed changes a job that has ended by now to its successor, which has no serial yet. It reports
+// whether there is one, and whether that is still held.
+func succeed(v *fsm.Job, r *fsm.QueueRecord, format fsm.Format, now fsm.Time) bool {
+	if v.Next == nil {
+		return false
+	}
+	next := v.Next.Job
+	next.Queue, next.Partition, next.ID, next.Key, next.Serial = v.Queue, v.Partition, v.ID, v.Key, v.Serial
+	next.State, next.Due = fsm.Delayed, next.FirstDue
+	if next.Due <= now {
+		next.State = fsm.Ready
+	}
+	*v = next
+	return Settle(v, r, format, now)
 }
 
 // lapse adds the attempt under a lease that has lapsed to those that a job remembers.

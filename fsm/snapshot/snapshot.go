@@ -29,14 +29,15 @@ type Kind byte
 
 // The kinds of records are never reused.
 const (
-	KindScalars   Kind = 1 // uvarint index, clock, serial, queues created, low water
-	KindQueue     Kind = 2 // see codec.AppendQueueRecord
-	KindJob       Kind = 3 // uvarint CreateSeq, and what Snapshot.appendHeld writes
-	KindTombstone Kind = 4 // uvarint CreateSeq, and what Snapshot.appendTomb writes
-	KindFinished  Kind = 5 // uvarint serial, fence, expiry
-	KindAnswer    Kind = 6 // see codec.AppendAnswer
-	KindTrailer   Kind = 7 // uvarint number of records before; 8 bytes digest
-	KindRestore   Kind = 8 // see codec.AppendRestoreMark; only if there is one
+	KindScalars   Kind = 1  // uvarint index, clock, serial, queues created, low water
+	KindQueue     Kind = 2  // see codec.AppendQueueRecord
+	KindJob       Kind = 3  // uvarint CreateSeq, and what Snapshot.appendHeld writes
+	KindTombstone Kind = 4  // uvarint CreateSeq, and what Snapshot.appendTomb writes
+	KindFinished  Kind = 5  // uvarint serial, fence, expiry
+	KindAnswer    Kind = 6  // see codec.AppendAnswer
+	KindTrailer   Kind = 7  // uvarint number of records before; 8 bytes digest
+	KindRestore   Kind = 8  // see codec.AppendRestoreMark; only if there is one
+	KindKey       Kind = 10 // uvarint CreateSeq, and what codec.AppendKeyMemory writes; from format 4 on
 )
 
 // Head is what a shard has besides its records.
@@ -85,6 +86,7 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 		out.record(KindRestore)
 	}
 	s.writeQueues(out)
+	s.writeKeys(out)
 	s.writeJobs(out)
 	s.writeTombs(out)
 	s.writeFinished(out)
@@ -98,6 +100,14 @@ func (s *Snapshot) writeQueues(out *recordWriter) {
 	for q := range s.records.Queues() {
 		out.scratch = codec.AppendQueueRecord(out.scratch, q)
 		out.record(KindQueue)
+	}
+}
+
+func (s *Snapshot) writeKeys(out *recordWriter) {
+	for queue, k := range s.records.KeyMemories() {
+		out.scratch = binary.AppendUvarint(out.scratch, s.records.Queue(queue).CreateSeq)
+		out.scratch = codec.AppendKeyMemory(out.scratch, &k)
+		out.record(KindKey)
 	}
 }
 
@@ -116,7 +126,8 @@ func (s *Snapshot) writeJobs(out *recordWriter) {
 func (s *Snapshot) appendHeld(dst []byte, j *store.Slot) []byte {
 	dst = binary.AppendUvarint(binary.AppendUvarint(dst, j.Serial), uint64(j.Due))
 	b := s.records.Payload(j)
-	dst = append(dst, byte(j.State()), byte(j.Priority), byte(s.heldFlags(j, b)))
+	fields := s.fields(j, b)
+	dst = append(dst, byte(j.State()), byte(j.Priority), byte(heldFlags(j, b, &fields)))
 	if j.HasLease() {
 		l := s.records.Lease(j)
 		note := s.records.Note(l)
@@ -126,9 +137,9 @@ func (s *Snapshot) appendHeld(dst []byte, j *store.Slot) []byte {
 			dst = binary.AppendUvarint(dst, v)
 		}
 		dst = codec.AppendText(dst, string(note.LastError))
-		if hasFields(l, &note) {
-			dst = codec.AppendHeldFields(dst, l.Leased, string(s.records.Client(l)), note.Attempts)
-		}
+	}
+	if fields.Any() {
+		dst = codec.AppendHeldFields(dst, &fields)
 	}
 	if j.HasID() {
 		content := b.Content()
@@ -138,10 +149,19 @@ func (s *Snapshot) appendHeld(dst []byte, j *store.Slot) []byte {
 	return append(dst, b.Options()...)
 }
 
-// hasFields reports whether the record of a job has tagged fields.
-func hasFields(l *store.Lease, n *store.Note) bool { return l.Leased != 0 || len(n.Attempts) > 0 }
+// fields returns the tagged fields of the record of a job.
+func (s *Snapshot) fields(j *store.Slot, b store.Payload) (f codec.HeldFields) {
+	key, version := b.Key()
+	f.Key, f.Version = string(key), version
+	if j.HasLease() {
+		l := s.records.Lease(j)
+		f.Leased, f.Client, f.Attempts = l.Leased, string(s.records.Client(l)), s.records.Note(l).Attempts
+		f.Place, f.Next = s.records.Place(l), s.records.Next(l)
+	}
+	return f
+}
 
-func (s *Snapshot) heldFlags(j *store.Slot, b store.Payload) (flags codec.HeldFlags) {
+func heldFlags(j *store.Slot, b store.Payload, f *codec.HeldFields) (flags codec.HeldFlags) {
 	if j.HasID() {
 		flags |= codec.HeldHasID
 	}
@@ -153,10 +173,9 @@ func (s *Snapshot) heldFlags(j *store.Slot, b store.Payload) (flags codec.HeldFl
 	}
 	if j.HasLease() {
 		flags |= codec.HeldHasLease
-		l := s.records.Lease(j)
-		if note := s.records.Note(l); hasFields(l, &note) {
-			flags |= codec.HeldHasFields
-		}
+	}
+	if f.Any() {
+		flags |= codec.HeldHasFields
 	}
 	return flags
 }
@@ -169,14 +188,17 @@ func (s *Snapshot) writeTombs(out *recordWriter) {
 	}
 }
 
-// appendTomb appends: uvarint serial, first due, ended; byte state; text id; 16 bytes content.
+// appendTomb appends: uvarint serial, first due, ended; byte state; text id; 16 bytes content; the
+// bytes of the key.
 func (s *Snapshot) appendTomb(dst []byte, t *store.Tomb) []byte {
 	b := s.records.TombPayload(t)
 	for _, v := range [...]uint64{t.Serial, uint64(t.FirstDue), uint64(t.Ended)} {
 		dst = binary.AppendUvarint(dst, v)
 	}
 	content := b.Content()
-	return append(codec.AppendText(append(dst, byte(t.State)), string(b.ID())), content[:]...)
+	dst = append(codec.AppendText(append(dst, byte(t.State)), string(b.ID())), content[:]...)
+	key, _ := b.Key()
+	return append(dst, key...)
 }
 
 func (s *Snapshot) writeFinished(out *recordWriter) {

@@ -13,9 +13,13 @@ const (
 	tombBytes     = 40
 	finishedBytes = 24
 	answerBytes   = 40
-	recordBytes   = 368 // of a QueueRecord
+	recordBytes   = 408 // of a QueueRecord
 	bucketBytes   = 64
 	keyBytes      = 24
+	moreBytes     = 16
+	groupBytes    = 48
+	memoryBytes   = 48
+	linkBytes     = 12
 	// indexBytes is what a sliceIndex takes for each slice: its key, and as much again because
 	// blocks are at least half full.
 	indexBytes = 2 * keyBytes
@@ -72,11 +76,19 @@ func (s *Store) Memory() fsm.Memory {
 	add(s.slots.memory(slotBytes))
 	add(s.leases.memory(leaseBytes))
 	add(s.clients.memory(clientBytes))
+	add(s.more.memory(moreBytes))
+	add(s.Keys.groups.memory(groupBytes))
+	add(s.Keys.memories.memory(memoryBytes))
+	for _, links := range s.Keys.links {
+		v.Held += uint64(len(links) * linkBytes)
+	}
 	add(s.tombs.memory(tombBytes))
 	add(f.records.memory(finishedBytes))
 	add(a.records.memory(answerBytes))
 	add(s.queues.memory(recordBytes))
-	for _, t := range [...]*table{&s.serials, &s.ids, &s.tombSerials, &f.byFence, &a.table, &s.clientNames} {
+	for _, t := range [...]*table{
+		&s.serials, &s.ids, &s.tombSerials, &f.byFence, &a.table, &s.clientNames, &s.Keys.names,
+	} {
 		v.Held += t.memory()
 	}
 	v.Held += s.blobs.memory() + s.orders.memory() + uint64(cap(a.order)*16)

@@ -65,6 +65,7 @@ const (
 	ByTTL                       // jobs by (ttl, serial)
 	ByEnd                       // tombstones by (ended, serial)
 	byExpiry                    // finished leases by (expiry, fence)
+	byRate                      // memories of keys by (time of the full bucket, serial)
 )
 
 // by returns an empty order of the given kind.
@@ -79,6 +80,9 @@ func (o *orders) key(kind OrderKind, index uint32) Key {
 	case byExpiry:
 		l := o.finished.at(index)
 		return Key{At: l.Expiry, Serial: l.Fence, Index: index}
+	case byRate:
+		m := o.store.Keys.memories.at(index)
+		return Key{At: m.RateAt, Serial: m.Serial, Index: index}
 	default:
 	}
 	s := o.store.slots.at(index)

@@ -13,6 +13,7 @@ import (
 //	uvarint   length of all that follows
 //	byte      payloadParts
 //	if payloadHasID: 4 bytes hash of the id, 16 bytes content hash, uvarint length, id
+//	if payloadHasKey: uvarint length of: uvarint version, key
 //	if payloadIsJob: 8 bytes hash of the record, 8 bytes created, varint firstDue-created, byte Given,
 //	              then uvarints: ttr, maxAttempts, number of retry delays and each, ttl, all if given;
 //	if payloadHasHeaders: uvarint number, each uvarint length, name, uvarint length, value
@@ -26,6 +27,7 @@ const (
 	payloadIsJob payloadParts = 1 << iota
 	payloadHasID
 	payloadHasHeaders
+	payloadHasKey // or a version
 )
 
 // openPayload returns the payload at the start of b.
@@ -58,11 +60,31 @@ func (b Payload) ID() []byte {
 
 // job returns the part that only the payload of a job has.
 func (b Payload) job() []byte {
+	rest := b.afterID()
+	if b.parts()&payloadHasKey != 0 {
+		n, w := binary.Uvarint(rest)
+		return rest[w+int(n):]
+	}
+	return rest
+}
+
+func (b Payload) afterID() []byte {
 	if b.parts()&payloadHasID == 0 {
 		return b.b[1:]
 	}
 	n, w := binary.Uvarint(b.b[21:])
 	return b.b[21+w+int(n):]
+}
+
+// Key returns the key of the job, empty if it has none, and its version, 0 if it was never replaced.
+func (b Payload) Key() (key []byte, version uint64) {
+	if b.parts()&payloadHasKey == 0 {
+		return nil, 0
+	}
+	r := codec.PlainReader(b.afterID())
+	r = codec.PlainReader(r.Bytes())
+	version = r.Uvarint()
+	return r.NextBytes(r.Left()), version
 }
 
 // HasHeaders reports whether the job has headers.
@@ -139,6 +161,9 @@ func (b Payload) Read(j *fsm.Job) {
 	if id := b.ID(); id != nil {
 		j.ID = string(id)
 	}
+	if key, version := b.Key(); key != nil {
+		j.Key, j.Version = string(key), version
+	}
 }
 
 // payloadOverhead is about what a payload has besides id and body.
@@ -153,37 +178,37 @@ func appendPayload(dst []byte, j *fsm.Job, content [16]byte, idHash uint32, hash
 	if len(j.Headers) > 0 {
 		parts |= payloadHasHeaders
 	}
+	if j.Key != "" || j.Version != 0 {
+		parts |= payloadHasKey
+	}
 	start, room := len(dst), codec.LengthBytes(len(j.ID)+len(j.Body)+payloadOverhead)
 	dst = append(dst, make([]byte, room)...)
 	dst = append(dst, byte(parts))
 	dst = appendPayloadID(dst, parts, j.ID, content, idHash)
+	dst = appendPayloadKey(dst, parts, j.Key, j.Version)
 	dst = binary.LittleEndian.AppendUint64(dst, hash)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(j.Created))
-	dst = binary.AppendVarint(dst, int64(j.FirstDue-j.Created))
-	dst = append(dst, byte(j.Given))
-	if j.Given.Has(fsm.GivenTTR) {
-		dst = binary.AppendUvarint(dst, uint64(j.TTR))
-	}
-	if j.Given.Has(fsm.GivenMaxAttempts) {
-		dst = binary.AppendUvarint(dst, uint64(j.MaxAttempts))
-	}
-	if j.Given.Has(fsm.GivenRetryDelays) {
-		dst = codec.AppendDurations(dst, j.RetryDelays)
-	}
-	if j.Given.Has(fsm.GivenTTL) {
-		dst = binary.AppendUvarint(dst, uint64(j.TTL))
-	}
-	if len(j.Headers) > 0 {
-		dst = codec.AppendHeaders(dst, j.Headers)
-	}
-	return codec.SetLength(append(dst, j.Body...), start, room)
+	return codec.SetLength(codec.AppendPayload(dst, j), start, room)
 }
 
 // appendTombPayload encodes the payload of a tombstone.
-func appendTombPayload(dst []byte, id string, content [16]byte, idHash uint32) []byte {
-	start, room := len(dst), codec.LengthBytes(len(id)+payloadOverhead)
-	dst = append(append(dst, make([]byte, room)...), byte(payloadHasID))
-	return codec.SetLength(appendPayloadID(dst, payloadHasID, id, content, idHash), start, room)
+func appendTombPayload(dst []byte, id, key string, content [16]byte, idHash uint32) []byte {
+	parts := payloadHasID
+	if key != "" {
+		parts |= payloadHasKey
+	}
+	start, room := len(dst), codec.LengthBytes(len(id)+len(key)+payloadOverhead)
+	dst = append(append(dst, make([]byte, room)...), byte(parts))
+	dst = appendPayloadID(dst, parts, id, content, idHash)
+	return codec.SetLength(appendPayloadKey(dst, parts, key, 0), start, room)
+}
+
+func appendPayloadKey(dst []byte, parts payloadParts, key string, version uint64) []byte {
+	if parts&payloadHasKey == 0 {
+		return dst
+	}
+	start := len(dst)
+	return codec.SetLength(append(binary.AppendUvarint(append(dst, 0), version), key...), start, 1)
 }
 
 func appendPayloadID(dst []byte, parts payloadParts, id string, content [16]byte, idHash uint32) []byte {

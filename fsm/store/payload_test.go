@@ -16,7 +16,7 @@ func TestPayloadLengths(t *testing.T) {
 				continue
 			}
 			j := &fsm.Job{ID: id, Generated: id == "", Created: 5, FirstDue: 7, Body: make([]byte, size)}
-			payload, tombPayload := appendPayload(nil, j, [16]byte{1}, 2, 3), appendTombPayload(nil, id, [16]byte{1}, 2)
+			payload, tombPayload := appendPayload(nil, j, [16]byte{1}, 2, 3), appendTombPayload(nil, id, "", [16]byte{1}, 2)
 			for _, blob := range [][]byte{payload, tombPayload} {
 				v, w := binary.Uvarint(blob)
 				if int(v) != len(blob)-w || w != len(binary.AppendUvarint(nil, v)) {

@@ -15,6 +15,8 @@ type Pinned struct {
 	slots    pinnedPages[Slot]
 	leases   pinnedPages[Lease]
 	clients  pinnedPages[client]
+	more     pinnedPages[more]
+	memories pinnedPages[KeyMemory]
 	tombs    pinnedPages[Tomb]
 	finished pinnedPages[FinishedLease]
 	answers  pinnedPages[answer]
@@ -26,6 +28,7 @@ type Pinned struct {
 func (s *Store) Pin() *Pinned {
 	return &Pinned{
 		queues: s.queues.pin(), slots: s.slots.pin(), leases: s.leases.pin(), clients: s.clients.pin(), tombs: s.tombs.pin(),
+		more: s.more.pin(), memories: s.Keys.memories.pin(),
 		blobs: s.blobs.pin(), finished: s.Finished.records.pin(),
 		answers: s.Answers.records.pin(), order: s.Answers.order[s.Answers.head:],
 	}
@@ -37,6 +40,8 @@ func (s *Store) Unpin() {
 	s.slots.unpin()
 	s.leases.unpin()
 	s.clients.unpin()
+	s.more.unpin()
+	s.Keys.memories.unpin()
 	s.tombs.unpin()
 	s.Finished.records.unpin()
 	s.Answers.records.unpin()

@@ -20,6 +20,7 @@ type slotFlags uint8
 const (
 	slotHasID slotFlags = 1 << iota
 	slotHasTTL
+	slotHasKey
 	slotState = iota // the state is shifted by as many bits
 )
 
@@ -28,7 +29,7 @@ func (s *Slot) State() fsm.State { return fsm.State(s.flags >> slotState) }
 
 // SetState changes the state of the job.
 func (s *Slot) SetState(state fsm.State) {
-	s.flags = s.flags&(slotHasID|slotHasTTL) | slotFlags(state)<<slotState
+	s.flags = s.flags&(slotHasID|slotHasTTL|slotHasKey) | slotFlags(state)<<slotState
 }
 
 // HasID reports whether the client chose the id of the job.
@@ -39,6 +40,16 @@ func (s *Slot) HasTTL() bool { return s.flags&slotHasTTL != 0 }
 
 // ClearTTL makes the job never expire.
 func (s *Slot) ClearTTL() { s.flags &^= slotHasTTL }
+
+// SetTTL says whether the job may expire.
+func (s *Slot) SetTTL(ttl fsm.Time) {
+	if s.flags &^= slotHasTTL; ttl != 0 {
+		s.flags |= slotHasTTL
+	}
+}
+
+// HasKey reports whether the job has a key.
+func (s *Slot) HasKey() bool { return s.flags&slotHasKey != 0 }
 
 // HasLease reports whether the job has a lease, live or not.
 func (s *Slot) HasLease() bool { return s.lease != 0 }
@@ -60,6 +71,7 @@ type Lease struct {
 	note     blobRef // see Note; 0 if all of it is empty
 	Attempt  uint32
 	Redrives uint32
+	more     uint32 // index of the record of what few jobs have, 0 if there is none
 	client   uint32 // index of the record of who holds the job; 0 if nobody does, or has no name
 }
 
@@ -82,7 +94,7 @@ func (t *Tomb) Attempts() (attempts uint32, known bool) {
 	return uint32(max(t.attempts, 1) - 1), t.attempts != 0
 }
 
-// The pages have 128 queues of 368 bytes, 512 slots of 32 bytes, 1,024 leases of 64, 1,024
+// The pages have 128 queues of 408 bytes, 512 slots of 32 bytes, 1,024 leases of 64, 1,024
 // tombstones of 40, 1,024 answers of 40 and 2,048 finished leases of 24, 128 clients of 24. Jobs that fall due lie on
 // as many pages of slots, each of which is copied once under a snapshot: copying 16 KiB costs an
 // entry less than copying 64.
@@ -94,4 +106,7 @@ const (
 	answerShift   = 10
 	finishedShift = 11
 	clientShift   = 7
+	moreShift     = 10
+	groupShift    = 10
+	memoryShift   = 10
 )

@@ -19,6 +19,8 @@ type Store struct {
 	blobs  blobs
 	// clients are those who hold jobs.
 	clients pages[client]
+	// more is what few jobs have.
+	more pages[more]
 
 	serials     table // of slots, by serial
 	ids         table // of slots (index<<1) and tombstones (index<<1|1)
@@ -34,6 +36,8 @@ type Store struct {
 	Finished Finished
 	// Answers are the remembered requests.
 	Answers Answers
+	// Keys are the keys of jobs.
+	Keys Keys
 }
 
 // New returns an empty store. seed keys its tables: it differs between processes, so that no
@@ -42,12 +46,13 @@ func New(seed uint64) *Store {
 	s := &Store{
 		queues: newPages[fsm.QueueRecord](queueShift), slots: newPages[Slot](slotShift),
 		leases: newPages[Lease](leaseShift), clients: newPages[client](clientShift),
-		tombs: newPages[Tomb](tombShift), blobs: newBlobs(),
+		tombs: newPages[Tomb](tombShift), more: newPages[more](moreShift), blobs: newBlobs(),
 		serials: newTable(), ids: newTable(), tombSerials: newTable(), clientNames: newTable(), seed: seed,
 	}
 	s.Finished = Finished{records: newPages[FinishedLease](finishedShift), byFence: newTable()}
 	s.orders = orders{store: s, finished: &s.Finished.records, slices: newPages[slice](sliceShift)}
 	s.Finished.byExpiry = s.orders.by(byExpiry)
+	s.Keys = newKeys(s)
 	s.Answers = Answers{records: newPages[answer](answerShift), blobs: &s.blobs, table: newTable(), seed: seed}
 	return s
 }
@@ -109,6 +114,37 @@ func (s *Store) EditLease(job uint32) *Lease {
 	return s.leases.edit(j.lease)
 }
 
+// ByKeyedID is ByID for a queue in which an id may belong to several keys: the job or tombstone must
+// fit. Of several the held jobs come first, then the lowest serial.
+func (s *Store) ByKeyedID(queue uint32, id string, fits func(key string) bool) (job, tombstone uint32) {
+	s.ids.find(s.idHash(queue, id), func(tagged uint32) bool {
+		if tagged&1 != 0 {
+			t := s.tombs.at(tagged >> 1)
+			b := openPayload(s.blobs.at(t.blob))
+			if t.queue == queue && string(b.ID()) == id && fits(keyOf(b)) &&
+				(tombstone == 0 || t.Serial < s.tombs.at(tombstone).Serial) {
+				tombstone = tagged >> 1
+			}
+			return false
+		}
+		j := s.slots.at(tagged >> 1)
+		if b := s.Payload(j); j.Queue == queue && string(b.ID()) == id && fits(keyOf(b)) &&
+			(job == 0 || j.Serial < s.slots.at(job).Serial) {
+			job = tagged >> 1
+		}
+		return false
+	})
+	if job != 0 {
+		tombstone = 0
+	}
+	return job, tombstone
+}
+
+func keyOf(b Payload) string {
+	key, _ := b.Key()
+	return string(key)
+}
+
 // BySerial returns the index of a held job, 0 if there is none. Serials are unique within a queue:
 // a restore may bring two jobs of the same serial, from two shards, into one shard.
 func (s *Store) BySerial(queue uint32, serial uint64) uint32 {
@@ -163,8 +199,10 @@ func (s *Store) AddJob(queue uint32, v *fsm.Job, content [16]byte) uint32 {
 	j := s.slots.edit(index)
 	j.Serial, j.Queue, j.Priority, j.Due = v.Serial, queue, v.Priority, v.Due
 	j.setBlob(s.blobs.put(s.scratch))
-	if v.TTL != 0 {
-		j.flags |= slotHasTTL
+	j.SetTTL(v.TTL)
+	if v.Key != "" {
+		j.flags |= slotHasKey
+		s.Keys.link(index, queue, v.Key)
 	}
 	s.serials.insert(digest.SerialKey(v.Serial), index)
 	if !v.Generated {
@@ -180,23 +218,29 @@ func (s *Store) AddJob(queue uint32, v *fsm.Job, content [16]byte) uint32 {
 func (s *Store) AddHeld(queue uint32, v *codec.HeldJob) uint32 {
 	index := s.AddJob(queue, &v.Job, v.Content)
 	j := s.slots.edit(index)
-	j.flags = j.flags&^slotHasTTL | slotFlags(v.Flags&codec.HeldHasTTL)
+	if v.Flags&codec.HeldHasTTL == 0 {
+		j.ClearTTL()
+	} else {
+		j.flags |= slotHasTTL
+	}
 	if v.Flags&codec.HeldHasLease != 0 {
 		*s.EditLease(index) = Lease{
 			Fence: v.Fence, Until: v.Until, TTR: v.LeaseTTR, Died: v.Died, Attempt: v.Attempt, Redrives: v.Redrives,
 			Leased: v.Leased,
 		}
 		s.SetClient(s.EditLease(index), v.Client, 0)
+		s.SetPlace(index, v.Place)
+		s.SetNext(index, v.Next)
 		s.SetNote(index, &Note{LastError: []byte(v.LastError), Attempts: codec.AppendAttempts(nil, v.Attempts)})
 	}
 	return index
 }
 
-// ReplacePayload replaces the immutable part of a job, but for its id.
-func (s *Store) ReplacePayload(job uint32, v *fsm.Job) {
+// ReplacePayload replaces the immutable part of a job, but for its id and its key.
+func (s *Store) ReplacePayload(job uint32, v *fsm.Job, content [16]byte) {
 	j := s.slots.edit(job)
 	b := s.Payload(j)
-	content, hash := b.Content(), uint32(0)
+	hash := uint32(0)
 	if j.HasID() {
 		hash = b.idHash()
 	}
@@ -216,9 +260,13 @@ func (s *Store) RemoveJob(job uint32) (bytes uint64) {
 		s.idBytes -= len(b.ID())
 		s.ids.remove(b.idHash(), job<<1)
 	}
+	if j.HasKey() {
+		s.Keys.unlink(job)
+	}
 	if j.lease != 0 {
 		l := s.leases.edit(j.lease)
 		s.dropNote(l)
+		s.dropMore(l)
 		s.DropClient(l)
 		s.leases.release(j.lease)
 	}
@@ -232,13 +280,14 @@ func (s *Store) RemoveJob(job uint32) (bytes uint64) {
 func (s *Store) AddTombstoneOf(job uint32, state fsm.State, ended fsm.Time) uint32 {
 	j := s.slots.at(job)
 	b := s.Payload(j)
+	key, _ := b.Key()
 	attempts := uint16(1)
 	if j.lease != 0 {
 		attempts = uint16(min(s.leases.at(j.lease).Attempt, math.MaxUint16-1) + 1)
 	}
 	return s.addTomb(Tomb{
 		Serial: j.Serial, FirstDue: b.FirstDue(), Ended: ended, queue: j.Queue, State: state, attempts: attempts,
-		blob: s.blobs.put(appendTombPayload(nil, string(b.ID()), b.Content(), b.idHash())),
+		blob: s.blobs.put(appendTombPayload(nil, string(b.ID()), string(key), b.Content(), b.idHash())),
 	}, b.idHash())
 }
 
@@ -247,7 +296,7 @@ func (s *Store) AddTombstone(queue uint32, t *fsm.Tombstone) uint32 {
 	hash := s.idHash(queue, t.ID)
 	return s.addTomb(Tomb{
 		Serial: t.Serial, FirstDue: t.FirstDue, Ended: t.Ended, State: t.State, queue: queue,
-		blob: s.blobs.put(appendTombPayload(nil, t.ID, t.Content, hash)),
+		blob: s.blobs.put(appendTombPayload(nil, t.ID, t.Key, t.Content, hash)),
 	}, hash)
 }
 

@@ -1,0 +1,125 @@
+package fsm
+
+import "time"
+
+// KeysFormat is the format from which on jobs may have a key and puts may replace a job.
+const KeysFormat Format = 4
+
+// OnExisting says what a put does if its id belongs to a job already. fsm/DESIGN.md, Put, has the
+// exact rules.
+type OnExisting uint8
+
+// The choices.
+const (
+	// ReturnExisting answers as the first put was answered if the content is the same, else with
+	// JobExists.
+	ReturnExisting OnExisting = 0
+	// KeepExisting leaves the job as it is, whatever the content.
+	KeepExisting OnExisting = 1
+	// ReplaceExisting gives a job that nobody works on the content of this put, and its due time.
+	ReplaceExisting OnExisting = 2
+	// NextExisting is ReplaceExisting, except that a RESERVED job keeps its content: the put is stored
+	// as its successor.
+	NextExisting OnExisting = 3
+)
+
+// KeyRate bounds how often jobs of one key are handed out. It is a token bucket: one token every
+// Per ÷ Count, and room for Burst of them. The zero value means no limit.
+type KeyRate struct {
+	Count uint32        `json:"count,omitempty"`
+	Per   time.Duration `json:"perNanos,omitempty"`
+	// Burst is how many tokens a full bucket has; 0 means Count.
+	Burst uint32 `json:"burst,omitempty"`
+}
+
+// KeySettings are the settings of a queue that concern its keys. Each holds for one key, whatever
+// the number of partitions: all jobs of a key are in one of them. The names in JSON are those of the
+// catalog's records.
+type KeySettings struct {
+	// Concurrency bounds the live leases of a key; 0 means no limit. Ordered implies 1.
+	Concurrency uint32  `json:"concurrency,omitempty"`
+	Rate        KeyRate `json:"rate,omitzero"`
+	// Ordered hands out the jobs of a key in the order in which they were put.
+	Ordered bool `json:"ordered,omitempty"`
+	// Fair lets keys take turns instead of handing out the first job of the queue.
+	Fair bool `json:"fair,omitempty"`
+	// HoldOnDead keeps the jobs of a key back while one of them is DEAD.
+	HoldOnDead bool `json:"holdOnDead,omitempty"`
+	// Refused refuses puts that have a key.
+	Refused bool `json:"refused,omitempty"`
+}
+
+// Limit returns the live leases that a key may have, 0 for no limit.
+func (s *KeySettings) Limit() uint32 {
+	if s.Ordered {
+		return 1
+	}
+	return s.Concurrency
+}
+
+// PauseKey stops or resumes handing out the jobs of a key. Codes: QueueNotFound, Quota.
+type PauseKey struct {
+	Queue, Key string
+	// Resume takes the pause back.
+	Resume bool
+}
+
+// PurgeKey removes held jobs of a key, as Purge does those of a queue. Results: Count, More. Code:
+// QueueNotFound.
+type PurgeKey struct {
+	Queue, Key string
+	States     StateSet
+	// Max bounds the jobs of this command; 0 or more than StepMax means StepMax.
+	Max uint32
+}
+
+// Kind returns KindPauseKey.
+func (*PauseKey) Kind() Kind { return KindPauseKey }
+
+// Kind returns KindPurgeKey.
+func (*PurgeKey) Kind() Kind { return KindPurgeKey }
+
+// KeyMemory is what a shard keeps of a key besides its jobs: only if something differs from the key
+// of a job that was just put for the first time.
+type KeyMemory struct {
+	Queue, Key string
+	// Serial identifies the memory in its shard.
+	Serial uint64
+	// RateAt is the time at which the token bucket is full again, 0 without a rate.
+	RateAt Time
+	// Round orders the keys of a fair queue that have a job to hand out; 0 if the key has none.
+	Round uint64
+	// Paused keeps the jobs of the key back.
+	Paused bool
+}
+
+// PausedKeysMax bounds the paused keys of a shard.
+const PausedKeysMax = 10_000
+
+// Format returns the first format that has all of a request. Until a shard writes that format, its
+// leader refuses the request.
+func (r *Request) Format() Format {
+	format := FirstFormat
+	for _, c := range r.Commands {
+		if format = max(format, c.Kind().Format()); hasKeyFields(c) {
+			format = max(format, KeysFormat)
+		}
+	}
+	return format
+}
+
+// hasKeyFields reports whether a command has a field that KeysFormat added.
+func hasKeyFields(c Command) bool {
+	switch c := c.(type) {
+	case *Put:
+		return c.Key != "" || c.OnExisting != 0 || c.MaxWait != 0 || c.IfVersion != 0
+	case *Cancel:
+		return c.Key != ""
+	case *Reschedule:
+		return c.Key != ""
+	case *Configure:
+		return c.Settings.Keys != (KeySettings{})
+	default:
+		return false
+	}
+}

@@ -1,0 +1,501 @@
+// Package keys decides which keys of a queue may have a job handed out, and which comes next.
+package keys
+
+import (
+	"slices"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/store"
+)
+
+// Shard is what the queues of a shard have in common.
+type Shard struct {
+	Store   *store.Store
+	Scalars *fsm.Scalars
+	// Sum is the digest of the records of the shard, which the memories of keys are part of.
+	Sum *uint64
+	// Paused counts the paused keys.
+	Paused int
+	// Loading is set while a snapshot is read: then jobs are counted, and Load does the rest.
+	Loading bool
+}
+
+// Queue has the keys of a queue in the order in which jobs may be handed out. A key with a READY job
+// is in one of two lists: it is eligible, or it waits for a token of its bucket. Or it is in none: it
+// has as many leases as it may have, is paused, or is held.
+type Queue struct {
+	shard    *Shard
+	keys     *store.Keys
+	index    uint32
+	name     string
+	ready    *store.Order // the READY jobs without a key
+	settings fsm.KeySettings
+	order    store.KeyOrder
+	eligible heap
+	waiting  heap
+	// room is how many jobs of eligible keys may be handed out at once.
+	room uint64
+}
+
+// New returns the keys of a queue that has none. ready are its READY jobs without a key.
+func New(shard *Shard, index uint32, name string, ready *store.Order, settings *fsm.KeySettings) *Queue {
+	q := &Queue{shard: shard, keys: &shard.Store.Keys, index: index, name: name, ready: ready}
+	q.eligible = heap{list: inEligible, keys: q.keys}
+	q.waiting = heap{list: inWaiting, keys: q.keys, less: q.tokenBefore}
+	q.use(settings)
+	if settings.Fair {
+		q.PlainChanged()
+	}
+	return q
+}
+
+func (q *Queue) use(settings *fsm.KeySettings) {
+	q.settings, q.order, q.eligible.less = *settings, store.ByRank, q.rankBefore
+	if settings.Ordered {
+		q.order = store.ByPlace
+	}
+	if settings.Fair {
+		q.eligible.less = q.roundBefore
+	}
+}
+
+// rankBefore is the order of eligible keys: by their first jobs.
+func (q *Queue) rankBefore(a, b uint32) bool {
+	return q.keys.Rank(q.keys.At(a).Head).Less(q.keys.Rank(q.keys.At(b).Head))
+}
+
+// roundBefore is the order of eligible keys of a fair queue.
+func (q *Queue) roundBefore(a, b uint32) bool { return q.round(a) < q.round(b) }
+
+func (q *Queue) round(group uint32) uint64 {
+	if index := q.keys.At(group).Memory; index != 0 {
+		return q.keys.Memory(index).Round
+	}
+	return 0
+}
+
+// tokenBefore is the order of keys that wait for a token.
+func (q *Queue) tokenBefore(a, b uint32) bool {
+	if at, other := q.tokenAt(a), q.tokenAt(b); at != other {
+		return at < other
+	}
+	return q.keys.Rank(q.keys.At(a).Head).Serial < q.keys.Rank(q.keys.At(b).Head).Serial
+}
+
+// tokenAt returns when the bucket of a key has a token.
+func (q *Queue) tokenAt(group uint32) fsm.Time {
+	index := q.keys.At(group).Memory
+	if index == 0 || q.settings.Rate.Count == 0 {
+		return 0
+	}
+	return tokenAt(&q.settings.Rate, q.keys.Memory(index).RateAt)
+}
+
+// plain returns the group that the jobs without a key of a fair queue make up, 0 if there is none.
+func (q *Queue) plain() uint32 { return q.keys.Find(q.index, "") }
+
+// Lift takes out a job that is about to change, while it still has its state.
+func (q *Queue) Lift(job uint32) {
+	group := q.keys.GroupOf(job)
+	g := q.keys.At(group)
+	q.uncount(g)
+	*q.count(g, job)--
+	q.keys.Remove(q.order, job)
+}
+
+// Set takes in a job that was lifted, or is new, in its new state.
+func (q *Queue) Set(job uint32) {
+	group := q.keys.GroupOf(job)
+	g := q.keys.At(group)
+	q.uncount(g)
+	*q.count(g, job)++
+	q.keys.Insert(q.order, job)
+	q.refresh(group)
+}
+
+// Dropped takes note that a job of a group is gone that was lifted before.
+func (q *Queue) Dropped(group uint32) {
+	q.refresh(group)
+	q.keys.Trim(group)
+}
+
+// count returns the count that a job belongs to.
+func (q *Queue) count(g *store.KeyGroup, job uint32) *uint32 {
+	switch q.shard.Store.Slot(job).State() {
+	case fsm.Delayed:
+		return &g.Delayed
+	case fsm.Ready:
+		return &g.Ready
+	case fsm.Reserved:
+		return &g.Reserved
+	default:
+		return &g.Dead
+	}
+}
+
+// PlainChanged takes note that the READY jobs without a key have changed.
+func (q *Queue) PlainChanged() {
+	if !q.settings.Fair || q.shard.Loading {
+		return
+	}
+	group := q.plain()
+	if q.ready.Len() == 0 {
+		if group != 0 {
+			q.leave(group)
+			q.keys.Trim(group)
+		}
+		return
+	}
+	if group == 0 {
+		group = q.keys.Add(q.index, "")
+	}
+	if q.keys.At(group).List == inNone {
+		q.enter(group)
+	}
+}
+
+// refresh puts a key into the list that it belongs to.
+func (q *Queue) refresh(group uint32) {
+	if q.shard.Loading {
+		return
+	}
+	g := q.keys.At(group)
+	list := q.listOf(g, group)
+	switch {
+	case g.List == list && list == inEligible:
+		q.eligible.fix(group)
+	case g.List == list && list == inWaiting:
+		q.waiting.fix(group)
+	default:
+		q.leave(group)
+		switch list {
+		case inEligible:
+			q.enter(group)
+		case inWaiting:
+			q.waiting.push(group)
+		default: // it is in none
+		}
+	}
+	q.recount(group)
+}
+
+// listOf decides which list a key belongs to.
+func (q *Queue) listOf(g *store.KeyGroup, group uint32) uint8 {
+	limit := q.settings.Limit()
+	switch {
+	case g.Head == 0 || q.shard.Store.Slot(g.Head).State() != fsm.Ready,
+		limit > 0 && g.Reserved >= limit,
+		q.settings.HoldOnDead && g.Dead > 0,
+		g.Memory != 0 && q.keys.Memory(g.Memory).Paused:
+		return inNone
+	case q.tokenAt(group) > q.shard.Scalars.Clock:
+		return inWaiting
+	default:
+		return inEligible
+	}
+}
+
+// enter makes a key eligible: in a fair queue after all others.
+func (q *Queue) enter(group uint32) {
+	if q.settings.Fair {
+		q.edit(group, func(m *store.KeyMemory) {
+			q.shard.Scalars.Serial++
+			m.Round = q.shard.Scalars.Serial
+		})
+	}
+	q.eligible.push(group)
+}
+
+// leave takes a key out of its list.
+func (q *Queue) leave(group uint32) {
+	g := q.keys.At(group)
+	switch g.List {
+	case inEligible:
+		q.uncount(g)
+		q.eligible.remove(group)
+		if q.round(group) != 0 {
+			q.edit(group, func(m *store.KeyMemory) { m.Round = 0 })
+		}
+	case inWaiting:
+		q.waiting.remove(group)
+	default: // it is in none
+	}
+}
+
+// edit changes the memory of a key, and the digest with it. The memory lasts as long as it says
+// something.
+func (q *Queue) edit(group uint32, change func(*store.KeyMemory)) {
+	*q.shard.Sum -= q.keys.Hash(group, q.name)
+	g := q.keys.At(group)
+	if g.Memory == 0 {
+		q.shard.Scalars.Serial++
+		q.keys.Remember(group, q.shard.Scalars.Serial)
+	}
+	m := q.keys.EditMemory(g.Memory)
+	if m.RateAt != 0 {
+		q.keys.Rates.Remove(g.Memory)
+	}
+	change(m)
+	if m.RateAt != 0 {
+		q.keys.Rates.Insert(g.Memory)
+	}
+	if m.RateAt == 0 && m.Round == 0 && !m.Paused {
+		q.keys.Forget(group)
+	}
+	*q.shard.Sum += q.keys.Hash(group, q.name)
+}
+
+// uncount takes what an eligible key adds to room out of it.
+func (q *Queue) uncount(g *store.KeyGroup) {
+	if g.Counted {
+		g.Counted = false
+		q.room -= q.grants(g)
+	}
+}
+
+// recount adds what an eligible key may have handed out to room.
+func (q *Queue) recount(group uint32) {
+	g := q.keys.At(group)
+	q.uncount(g)
+	if g.List == inEligible {
+		g.Counted = true
+		q.room += q.grants(g)
+	}
+}
+
+// grants returns how many jobs of an eligible key may be handed out now. A key with a bucket counts
+// as one, since the number of its tokens changes with time.
+func (q *Queue) grants(g *store.KeyGroup) uint64 {
+	n := uint64(g.Ready)
+	if q.settings.Ordered || q.settings.Rate.Count > 0 {
+		n = min(n, 1)
+	}
+	if limit := q.settings.Limit(); limit > 0 {
+		n = min(n, uint64(limit-min(limit, g.Reserved)))
+	}
+	return n
+}
+
+// Wake makes keys eligible whose bucket has a token by now, at most fsm.StepMax.
+func (q *Queue) Wake() {
+	for range fsm.StepMax {
+		group := q.waiting.first()
+		if group == 0 || q.tokenAt(group) > q.shard.Scalars.Clock {
+			return
+		}
+		q.refresh(group)
+	}
+}
+
+// Next returns the job to hand out next, 0 if there is none.
+func (q *Queue) Next() uint32 {
+	group := q.eligible.first()
+	plain, ok := q.ready.Min()
+	switch {
+	case group == 0 && !ok:
+		return 0
+	case group == 0:
+		return plain.Index
+	}
+	head := q.keys.At(group).Head
+	if head == 0 || // the jobs without a key of a fair queue
+		!q.settings.Fair && ok && plain.Less(q.keys.Rank(head)) {
+		return plain.Index
+	}
+	return head
+}
+
+// Grant takes note that a lifted job is about to be leased: its key gives a token, and its turn has
+// been.
+func (q *Queue) Grant(job uint32) {
+	group := q.plain()
+	if q.shard.Store.Slot(job).HasKey() {
+		group = q.keys.GroupOf(job)
+		if rate := &q.settings.Rate; rate.Count > 0 {
+			q.edit(group, func(m *store.KeyMemory) {
+				m.RateAt = max(m.RateAt, q.shard.Scalars.Clock).Add(period(rate))
+			})
+		}
+	}
+	if q.settings.Fair && group != 0 {
+		q.leave(group)
+	}
+}
+
+// Available returns how many jobs could be handed out at a time that is not before the clock, and
+// when that may change because a key gets a token; 0 if it does not.
+func (q *Queue) Available(now fsm.Time) (n uint64, next fsm.Time) {
+	n = uint64(q.ready.Len()) + q.room
+	stack := []int{0}
+	for len(stack) > 0 && len(stack) < fsm.StepMax {
+		i := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		if i >= len(q.waiting.groups) {
+			continue
+		}
+		group := q.waiting.groups[i]
+		if at := q.tokenAt(group); at > now {
+			if next == 0 || at < next {
+				next = at
+			}
+			continue
+		}
+		n += q.grants(q.keys.At(group))
+		stack = append(stack, 2*i+1, 2*i+2)
+	}
+	return n, next
+}
+
+// Configure takes new settings.
+func (q *Queue) Configure(settings *fsm.KeySettings) {
+	if *settings != q.settings {
+		q.Rebuild(settings)
+	}
+}
+
+// Rebuild puts every key where the settings want it. In a fair queue the turns begin anew, in the
+// order of the first jobs of the keys.
+func (q *Queue) Rebuild(settings *fsm.KeySettings) {
+	groups := slices.Collect(q.keys.Of(q.index))
+	for _, group := range groups {
+		q.leave(group)
+	}
+	reorder := settings.Ordered != q.settings.Ordered
+	q.use(settings)
+	if reorder {
+		q.reorder(groups)
+	}
+	groups = slices.DeleteFunc(groups, func(group uint32) bool { return q.keys.At(group).Head == 0 })
+	slices.SortFunc(groups, func(a, b uint32) int {
+		return q.keys.Rank(q.keys.At(a).Head).Compare(q.keys.Rank(q.keys.At(b).Head))
+	})
+	for _, group := range groups {
+		q.refresh(group)
+	}
+	for _, group := range slices.Collect(q.keys.Of(q.index)) {
+		q.keys.Trim(group)
+	}
+	q.PlainChanged()
+}
+
+// reorder makes the trees of groups anew.
+func (q *Queue) reorder(groups []uint32) {
+	for _, group := range groups {
+		q.keys.Clear(group)
+	}
+	for job := range q.shard.Store.Jobs() {
+		if s := q.shard.Store.Slot(job); s.Queue == q.index && s.HasKey() {
+			q.keys.Insert(q.order, job)
+		}
+	}
+}
+
+// Load puts a key that a snapshot brought into its list. Its turn says whether it was eligible.
+func (q *Queue) Load(group uint32) {
+	g := q.keys.At(group)
+	list := q.listOf(g, group)
+	if q.settings.Fair && list != inNone {
+		list = inWaiting // perhaps with a token that nobody asked for yet
+	}
+	if q.round(group) != 0 {
+		list = inEligible
+	}
+	switch list {
+	case inEligible:
+		q.eligible.push(group)
+	case inWaiting:
+		q.waiting.push(group)
+	default: // it is in none
+	}
+	q.recount(group)
+}
+
+// Pause keeps the jobs of a key back, or ends that. It reports whether anything changed, and false
+// for ok if too many keys are paused.
+func (q *Queue) Pause(c *fsm.PauseKey) (changed, ok bool) {
+	group := q.keys.Find(q.index, c.Key)
+	paused := group != 0 && q.paused(group)
+	switch {
+	case paused != c.Resume: // already as asked
+		return false, true
+	case !c.Resume && q.shard.Paused >= fsm.PausedKeysMax:
+		return false, false
+	case group == 0:
+		group = q.keys.Add(q.index, c.Key)
+	}
+	q.setPaused(group, !c.Resume)
+	q.Dropped(group)
+	return true, true
+}
+
+func (q *Queue) paused(group uint32) bool {
+	index := q.keys.At(group).Memory
+	return index != 0 && q.keys.Memory(index).Paused
+}
+
+func (q *Queue) setPaused(group uint32, paused bool) {
+	q.shard.Paused--
+	if paused {
+		q.shard.Paused += 2
+	}
+	q.edit(group, func(m *store.KeyMemory) { m.Paused = paused })
+}
+
+// Adopt takes in the memory of a key that was read from a record.
+func (q *Queue) Adopt(k *fsm.KeyMemory) {
+	group := q.keys.Add(q.index, k.Key)
+	m := q.keys.Remember(group, k.Serial)
+	m.RateAt, m.Round, m.Paused = k.RateAt, k.Round, k.Paused
+	if k.RateAt != 0 {
+		q.keys.Rates.Insert(q.keys.At(group).Memory)
+	}
+	if k.Paused {
+		q.shard.Paused++
+	}
+	*q.shard.Sum += q.keys.Hash(group, q.name)
+}
+
+// Refill takes note that the bucket of a key is full, or moves the time at which it will be.
+func (q *Queue) Refill(group uint32, full fsm.Time) {
+	q.edit(group, func(m *store.KeyMemory) { m.RateAt = full })
+	if q.keys.At(group).List == inWaiting {
+		q.waiting.fix(group)
+	}
+	q.keys.Trim(group)
+}
+
+// Discard forgets the keys of a queue that has no jobs.
+func (q *Queue) Discard() {
+	for _, group := range slices.Collect(q.keys.Of(q.index)) {
+		q.leave(group)
+		if q.keys.At(group).Memory == 0 {
+			q.keys.Trim(group)
+			continue
+		}
+		if q.paused(group) {
+			q.setPaused(group, false)
+		}
+		if q.keys.At(group).Memory != 0 {
+			q.edit(group, func(m *store.KeyMemory) { m.RateAt = 0 })
+		}
+		q.keys.Trim(group)
+	}
+}
+
+// Known reports whether a key has jobs, or a memory.
+func (q *Queue) Known(key string) bool { return q.keys.Find(q.index, key) != 0 }
+
+// Group returns the group of a key, 0 if there is none.
+func (q *Queue) Group(key string) uint32 { return q.keys.Find(q.index, key) }
+
+// First returns the first job of a group in one of the given states, in the order of the key; 0 if
+// there is none among the first most.
+func (q *Queue) First(group uint32, states fsm.StateSet, most int) uint32 {
+	job := uint32(0)
+	for range most {
+		if job = q.keys.After(q.order, group, job); job == 0 || states.Has(q.shard.Store.Slot(job).State()) {
+			return job
+		}
+	}
+	return 0
+}

@@ -1,0 +1,205 @@
+package machine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/keys"
+	"github.com/belfrydb/belfry/fsm/store"
+)
+
+// keyOf returns the key of a job or a tombstone, empty if it has none.
+func keyOf(b store.Payload) string {
+	key, _ := b.Key()
+	return string(key)
+}
+
+// readyOf returns the order that a READY job of a queue is in.
+func (q *queue) readyOf(s *store.Slot) *store.Order {
+	if s.HasKey() {
+		return &q.keyed
+	}
+	return &q.ready
+}
+
+// firstReady returns the first READY job of a queue, whether or not it may be handed out.
+func (q *queue) firstReady() (store.Key, bool) {
+	k, ok := q.ready.Min()
+	if keyed, more := q.keyed.Min(); more && (!ok || keyed.Less(k)) {
+		return keyed, true
+	}
+	return k, ok
+}
+
+// next returns the job to hand out next; its index is 0 if there is none.
+func (q *queue) next() job {
+	if q.keys != nil {
+		return job{q.keys.Next(), q}
+	}
+	k, _ := q.ready.Min()
+	return job{k.Index, q}
+}
+
+// needKeys makes sure that a queue knows its keys if it gets a job with one.
+func (m *Machine) needKeys(q *queue, key string) {
+	if key != "" && q.keys == nil {
+		q.keys = keys.New(&m.keys, q.index, q.name, &q.ready, &m.record(q).Settings.Keys)
+	}
+}
+
+// configureKeys gives the keys of a queue its present settings.
+func (m *Machine) configureKeys(q *queue) {
+	settings := m.record(q).Settings.Keys
+	switch {
+	case q.keys != nil:
+		q.keys.Configure(&settings)
+	case settings.Fair: // also without jobs that have a key: those without one take turns with them
+		q.keys = keys.New(&m.keys, q.index, q.name, &q.ready, &settings)
+	}
+}
+
+// keySet tells the key of a job that the job has its new state.
+func (m *Machine) keySet(j job) {
+	switch {
+	case j.q.keys == nil:
+	case m.slot(j).HasKey():
+		j.q.keys.Set(j.index)
+	default:
+		j.q.keys.PlainChanged()
+	}
+}
+
+// keyDropped tells the key of a job, 0 if it had none, that the job is gone.
+func (m *Machine) keyDropped(q *queue, group uint32) {
+	switch {
+	case q.keys == nil:
+	case group != 0:
+		q.keys.Dropped(group)
+	default:
+		q.keys.PlainChanged()
+	}
+}
+
+// keyRevived appends a lifted job to the jobs of its key, unless it held them back.
+func (m *Machine) keyRevived(j job) {
+	if m.slot(j).HasKey() && !m.record(j.q).Settings.Keys.HoldOnDead {
+		m.scalars.Serial++
+		m.store.SetPlace(j.index, m.scalars.Serial)
+	}
+}
+
+// byPutID finds the held job or the tombstone that a put of this id and key meets. In a queue with
+// one partition ids are unique, in others so is the pair.
+func (m *Machine) byPutID(q *queue, id, key string) (held, tombstone uint32) {
+	if m.record(q).Partitions == 1 {
+		return m.store.ByID(q.index, id)
+	}
+	return m.store.ByKeyedID(q.index, id, func(k string) bool { return k == key })
+}
+
+// byID finds a held job or a tombstone by the id that the client chose. A key that is not empty must
+// be that of the job.
+func (m *Machine) byID(q *queue, id, key string) (held, tombstone uint32) {
+	if key == "" && m.record(q).Partitions == 1 {
+		return m.store.ByID(q.index, id)
+	}
+	return m.store.ByKeyedID(q.index, id, func(k string) bool { return key == "" || k == key })
+}
+
+func (m *Machine) pauseKey(c *fsm.PauseKey) (fsm.Result, bool) {
+	q := m.queues.byName[c.Queue]
+	if q == nil {
+		return fsm.Result{Code: fsm.QueueNotFound}, false
+	}
+	m.settleQueue(q)
+	if c.Key == "" {
+		return fsm.Result{}, false
+	}
+	m.needKeys(q, c.Key)
+	changed, ok := q.keys.Pause(c)
+	if !ok {
+		return fsm.Result{Code: fsm.Quota}, false
+	}
+	return fsm.Result{}, changed
+}
+
+func (m *Machine) purgeKey(c *fsm.PurgeKey) (fsm.Result, bool) {
+	q := m.queues.byName[c.Queue]
+	if q == nil {
+		return fsm.Result{Code: fsm.QueueNotFound}, false
+	}
+	m.settleQueue(q)
+	var n uint64
+	limit, more := stepLimit(c.Max), false
+	for group := q.groupOf(c.Key); group != 0; group = q.groupOf(c.Key) {
+		index := q.keys.First(group, c.States, fsm.StepMax)
+		if more = index != 0; !more || n == limit {
+			break
+		}
+		j := job{index, q}
+		m.touch(q).Counters.Purged++
+		m.lift(j)
+		m.drop(j, fsm.Cancelled)
+		n++
+	}
+	return fsm.Result{Count: n, More: more && q.groupOf(c.Key) != 0}, n > 0
+}
+
+// groupOf returns the group of a key, 0 if the queue knows none.
+func (q *queue) groupOf(key string) uint32 {
+	if q.keys == nil || key == "" {
+		return 0
+	}
+	return q.keys.Group(key)
+}
+
+// sweepKeys forgets buckets that are full, the oldest first.
+func (m *Machine) sweepKeys() {
+	rates := &m.store.Keys.Rates
+	for range fsm.SweepMax {
+		k, ok := rates.Min()
+		if !ok || k.At > m.scalars.Clock {
+			return
+		}
+		m.refillKey(k.Index, 0)
+	}
+}
+
+// refillKey changes the time at which the bucket of a key is full.
+func (m *Machine) refillKey(memory uint32, full fsm.Time) {
+	group := m.store.Keys.Memory(memory).Group()
+	m.queues.byIndex[m.store.Keys.At(group).Queue].keys.Refill(group, full)
+}
+
+// loadKeys puts the keys that a snapshot brought into their lists.
+func (m *Machine) loadKeys() {
+	m.keys.Loading = false
+	for group := range m.store.Keys.All() {
+		m.queues.byIndex[m.store.Keys.At(group).Queue].keys.Load(group)
+	}
+}
+
+// resetKeys moves the times of buckets as far after the new clock as they were after the old one.
+// Then it puts every key where it belongs now, in the order in which the queues were created.
+func (m *Machine) resetKeys(r *reset) {
+	m.keys.Loading = false
+	var late []uint32
+	m.store.Keys.Rates.Ascend(store.Key{At: r.to + 1}, func(k store.Key) bool {
+		late = append(late, k.Index)
+		return true
+	})
+	for _, memory := range late {
+		m.refillKey(memory, r.to.Add(r.left(m.store.Keys.Memory(memory).RateAt)))
+	}
+	var keyed []*queue
+	for _, q := range m.queues.byIndex {
+		if q != nil && q.keys != nil {
+			keyed = append(keyed, q)
+		}
+	}
+	slices.SortFunc(keyed, func(a, b *queue) int { return cmp.Compare(a.createSeq, b.createSeq) })
+	for _, q := range keyed {
+		q.keys.Rebuild(&m.record(q).Settings.Keys)
+	}
+}
