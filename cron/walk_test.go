@@ -344,9 +344,9 @@ func walksOf(t testing.TB, seed uint64, n int, zone string) (walks []*walk) {
 	return walks
 }
 
-// TestWalk walks the first BELFRY_CRON_WALK zones with all expressions and years; without it, a year of
-// each zone with few expressions, another year for each. The expressions follow from the seed and the
-// zone.
+// TestWalk walks the first BELFRY_CRON_WALK zones with all expressions and years; without it, a year
+// of each zone with few expressions, another year for each, up to 2188. The expressions follow from
+// the seed and the zone.
 func TestWalk(t *testing.T) {
 	names, expressions, years := walkZoneNames[:], 12, 1
 	seed := uint64(1)
@@ -369,7 +369,7 @@ func TestWalk(t *testing.T) {
 		for i, name := range names {
 			first := walkFirstYear
 			if !whole {
-				first += i % walkYears
+				first += 3 * i // up to 2188: after 2037 only rules say when clocks change
 				if i%walkStride != 0 {
 					continue
 				}

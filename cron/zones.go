@@ -269,7 +269,7 @@ func newZone(name string, data []byte) (*Zone, error) {
 		if !ends.IsZero() {
 			end = min(end, ends.Unix())
 		}
-		if end <= at { // so Go says on the last day of a leap year
+		if end <= at { // so Go 1.26 says on the last day of a leap year, after 2037
 			end = at + daySeconds
 			if _, then := time.Unix(end, 0).In(location).Zone(); then != offset {
 				end = at + ruleStep
