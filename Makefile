@@ -416,7 +416,7 @@ sim: ## SIMSEEDS bit-exact worlds of machines, clocks, leases and routing, from 
 	$(call step,sim,$(SIMSEEDS) simulated worlds from seed $(SIMSEED))
 	BELFRY_SIM_SEEDS=$(SIMSEEDS) BELFRY_SIM_SEED=$(SIMSEED) GOGC=800 go test -run 'TestCorpus|TestSim' -count=1 -v -timeout 0 ./jepsen/sim
 
-# A quarter of an hour of processor time for each 20 zones, about. TestWalk has the zones and the years.
+# 20 minutes of processor time for 60 zones. TestWalk has the zones and the years.
 .PHONY: cron-walk
 cron-walk: ## CRONZONES zones, 500 expressions each and 20 years, against a walk through every minute, from CRONSEED
 	$(call step,cron-walk,$(CRONZONES) zones against a walk through every minute from seed $(CRONSEED))
