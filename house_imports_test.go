@@ -99,6 +99,12 @@ var importTable = []importRow{
 		reason: "which key is next: what becomes of jobs is the machine's",
 	},
 	{
+		dir:      "fsm/schedules",
+		may:      []string{"fsm", "fsm/codec", "fsm/store"},
+		external: []string{"github.com/google/btree"},
+		reason:   "rules of schedules: it reads no calendar, and the machine puts the jobs",
+	},
+	{
 		dir:    "fsm/listing",
 		may:    []string{"fsm", "fsm/store"},
 		reason: "keys of orders: in which orders the jobs of a list are is the machine's",
@@ -112,7 +118,7 @@ var importTable = []importRow{
 		dir: "fsm/machine",
 		may: []string{
 			"fsm", "fsm/activity", "fsm/agenda", "fsm/backup", "fsm/codec", "fsm/digest", "fsm/keys", "fsm/listing",
-			"fsm/rule", "fsm/snapshot", "fsm/store", "fsm/usage",
+			"fsm/rule", "fsm/schedules", "fsm/snapshot", "fsm/store", "fsm/usage",
 		},
 		testMay:  []string{"fsm/fsmtest", "fsm/model"},
 		external: []string{"github.com/google/btree"},

@@ -38,12 +38,15 @@ const (
 	Quota Code = 12
 	// Restoring (OVERLOADED): a restore of the shard has begun and has not ended; see Import.
 	Restoring Code = 13
-	// VersionChanged (VERSION_CHANGED): no job of that id is held in the version that the put named.
+	// VersionChanged (VERSION_CHANGED): no job of that id is held, or the schedule is not there, in the
+	// version that the command named.
 	VersionChanged Code = 14
 	// KeyRefused (INVALID): the queue takes no jobs with a key.
 	KeyRefused Code = 15
+	// ScheduleNotFound (SCHEDULE_NOT_FOUND): the queue has no schedule of that name.
+	ScheduleNotFound Code = 16
 	// LastCode is the highest code of this version.
-	LastCode = KeyRefused
+	LastCode = ScheduleNotFound
 )
 
 // State is where a job is in its life. The numbers are part of the snapshot format.

@@ -26,11 +26,17 @@ const (
 	KindResetClock  Kind = 16
 	KindPauseKey    Kind = 17
 	KindPurgeKey    Kind = 18
+
+	KindPutSchedule    Kind = 19
+	KindDeleteSchedule Kind = 20
+	KindPauseSchedules Kind = 21
+	KindFire           Kind = 22
+	KindRunSchedule    Kind = 23
 )
 
 // Format returns the first format whose programs know the kind.
 func (k Kind) Format() Format {
-	if k == KindPauseKey || k == KindPurgeKey {
+	if k >= KindPauseKey && k <= KindRunSchedule {
 		return KeysFormat
 	}
 	return FirstFormat

@@ -21,7 +21,7 @@ const FirstFormat Format = 1
 //	3  requests name their client; a job knows who holds it and its last failed attempts; lists can
 //	   be searched; queues have rates of each minute; the catalog has tasks. Commands, jobs and
 //	   queues may have tagged fields, which codec/DESIGN.md lists
-//	4  jobs may have a key, which queues can limit; puts may replace a job
+//	4  jobs may have a key, which queues can limit; puts may replace a job; queues have schedules
 //
 // Tests build a program with one more from this line, whose formats differ in their number only.
 const LatestFormat Format = 4

@@ -30,6 +30,8 @@ type Config struct {
 	AnswersBytesMax int64
 	// QueuesMax bounds the queues of a shard, which take about 1 KiB each; default 100,000.
 	QueuesMax int
+	// SchedulesMax bounds the schedules of a shard; default 1,000,000.
+	SchedulesMax int
 	// Seed keys the tables of ids. It has no effect on results and may, and should, differ between
 	// processes.
 	Seed uint64

@@ -63,7 +63,7 @@ type QueueRecord struct {
 	// Format is the format that the shard spoke when the queue was created. The queue keeps its
 	// defaults.
 	Format Format
-	// RateAt is the time at which the token bucket is full again; see Machine.takeToken.
+	// RateAt is the time at which the token bucket is full again; see TakeToken of fsm/rule.
 	RateAt Time
 	// OverdueFrom and OverdueTo bound the window (from, to] that the overdue policy applies to; both 0
 	// if there is none.

@@ -36,6 +36,16 @@ func QueueOf(c Command) string {
 		return c.Queue
 	case *PurgeKey:
 		return c.Queue
+	case *PutSchedule:
+		return c.Queue
+	case *DeleteSchedule:
+		return c.Queue
+	case *PauseSchedules:
+		return c.Queue
+	case *Fire:
+		return c.Queue
+	case *RunSchedule:
+		return c.Queue
 	}
 	return ""
 }

@@ -54,7 +54,7 @@ func appendCommand(dst []byte, c fsm.Command) []byte {
 		dst = append(AppendText(AppendText(dst, c.Queue), c.Key), byte(c.States))
 		return binary.AppendUvarint(dst, uint64(c.Max))
 	}
-	panic("fsm: command without an encoding")
+	return appendScheduleCommand(dst, c)
 }
 
 // Scratch is room to decode one command of each kind, so that applying an entry allocates nothing
@@ -152,7 +152,7 @@ func (s *Scratch) readQueueCommand(kind fsm.Kind, r *Reader) fsm.Command {
 		s.purgeKey = fsm.PurgeKey{Queue: r.Text(), Key: r.Text(), States: fsm.StateSet(r.Byte()), Max: r.Uint32()}
 		return &s.purgeKey
 	default:
-		return nil
+		return readScheduleCommand(kind, r)
 	}
 }
 
@@ -204,7 +204,7 @@ func (s *Scratch) own(c fsm.Command) fsm.Command {
 	case *fsm.PurgeKey:
 		return copied(c)
 	}
-	panic("fsm: command that is not copied")
+	return c // it is no one else's
 }
 
 func copied[T any](v *T) *T {
@@ -245,8 +245,13 @@ func (s *Scratch) readPut(r *Reader) {
 	p := &s.put
 	*p = fsm.Put{
 		Queue: r.Text(), Partition: r.Uint32(), Partitions: r.Uint32(), ID: r.Text(), Again: r.flag(),
-		Given: fsm.Given(r.Byte()),
 	}
+	r.content(p)
+}
+
+// content reads what appendContent appended.
+func (r *Reader) content(p *fsm.Put) {
+	p.Given = fsm.Given(r.Byte())
 	if p.Given.Has(fsm.GivenDelay) {
 		p.Delay = r.duration()
 	}

@@ -39,7 +39,7 @@ func TestGoldenCommands(t *testing.T) {
 			t.Errorf("%s came back changed, stamp %d (-want +got):\n%s", name, stamp, diff)
 		}
 	}
-	for _, c := range fsmtest.EveryKeyCommand() {
+	for _, c := range append(fsmtest.EveryKeyCommand(), fsmtest.EveryScheduleCommand()...) {
 		seen[c.Kind()] = true
 		name := "command_4_" + reflect.TypeOf(c).Elem().Name()
 		want := []fsm.Request{{Caller: "ns", ID: "request", Client: "w", Commands: []fsm.Command{c}}}
@@ -54,7 +54,7 @@ func TestGoldenCommands(t *testing.T) {
 		}
 	}
 	for kind := fsm.KindPut; kind <= fsm.KindImport; kind++ {
-		if !seen[kind] && (kind <= fsm.KindPurgeKey || kind == fsm.KindImport) {
+		if !seen[kind] && (kind <= fsm.KindRunSchedule || kind == fsm.KindImport) {
 			t.Errorf("kind %d has no golden file", kind)
 		}
 	}
@@ -93,6 +93,10 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 		if !slices.ContainsFunc(commands, func(d fsm.Command) bool { return d.Kind() == c.Kind() }) {
 			commands = append(commands, c)
 		}
+	}
+	schedule := fsmtest.EverySchedule()
+	for _, v := range []any{schedule.Spec, schedule.Policy, schedule.Counts, schedule.Recent[0]} {
+		requireSet(t, reflect.TypeOf(v).Name(), reflect.ValueOf(v), false)
 	}
 	for _, c := range commands {
 		v := reflect.ValueOf(c).Elem()
@@ -150,6 +154,31 @@ func TestContentHashes(t *testing.T) {
 		changed := *put
 		if change(&changed); ContentHash(&changed) == content {
 			t.Errorf("%s is not part of the content", name)
+		}
+	}
+}
+
+// TestScheduleIsEncoded: a schedule comes back as it was, and none of its fields is forgotten.
+func TestScheduleIsEncoded(t *testing.T) {
+	want := fsmtest.EverySchedule()
+	encoded := AppendSchedule(nil, &want)
+	golden(t, "schedule", encoded)
+	want.Queue = "" // it is not encoded
+	r := NewReader(encoded)
+	if got := r.Schedule(); r.CheckEnd() != nil || !cmp.Equal(want, got) {
+		t.Errorf("the schedule came back changed, %v (-want +got):\n%s", r.CheckEnd(), cmp.Diff(want, got))
+	}
+	for n := range encoded {
+		r := NewReader(encoded[:n])
+		if r.Schedule(); r.CheckEnd() == nil && n < len(encoded)-len("customer-7")-1 {
+			t.Errorf("the first %d bytes of a schedule are read as one", n)
+		}
+	}
+	requireSet(t, "Schedule", reflect.ValueOf(fsmtest.EverySchedule()).FieldByName("Counts"), false)
+	v := reflect.ValueOf(fsmtest.EverySchedule())
+	for i := range v.NumField() {
+		if v.Field(i).IsZero() {
+			t.Errorf("Schedule.%s is not set in what is encoded here", v.Type().Field(i).Name)
 		}
 	}
 }

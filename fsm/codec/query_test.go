@@ -295,7 +295,7 @@ func TestWhatIsUnknownIsRefused(t *testing.T) {
 		"slice after the end": {"reading", beyond, fsm.ErrDamaged},
 		"many jobs": {"reading",
 			[]byte{byte(fsm.FirstFormat), byte(fsm.KindJobQuery), 0, 0, 0, 0, 0xff, 0xff, 3, 0}, fsm.ErrDamaged},
-		"command of new kind": {"request", []byte{0, 0, 0, 1, 2, byte(fsm.KindPurgeKey) + 1, 0}, fsm.ErrVersion},
+		"command of new kind": {"request", []byte{0, 0, 0, 1, 2, byte(fsm.KindRunSchedule) + 1, 0}, fsm.ErrVersion},
 		"new code":            {"results", []byte{resultsVersion, 1, byte(fsm.LastCode) + 1, 0, 0}, fsm.ErrVersion},
 		"new state":           {"results", []byte{resultsVersion, 1, 0, byte(fsm.Expired) + 1, 0}, fsm.ErrVersion},
 		"many results":        {"results", []byte{resultsVersion, 0xff, 0xff, 3, 0, 0, 0}, fsm.ErrDamaged},

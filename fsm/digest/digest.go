@@ -28,6 +28,14 @@ func KeyMemory(k *fsm.KeyMemory) uint64 {
 	return hashOfKey.text(k.Queue).bytes(codec.AppendKeyMemory(nil, k)).Sum()
 }
 
+// Schedule is a schedule's part of the digest.
+func Schedule(s *fsm.Schedule) uint64 { return EncodedSchedule(s.Queue, codec.AppendSchedule(nil, s)) }
+
+// EncodedSchedule is Schedule for one of the named queue that is encoded.
+func EncodedSchedule(queue string, encoded []byte) uint64 {
+	return hashOfSchedule.text(queue).bytes(encoded).Sum()
+}
+
 // Client is what the name of a consumer adds to the digest of the jobs that it holds; 0 if it has none.
 func Client(name string) uint64 {
 	if name == "" {

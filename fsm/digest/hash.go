@@ -31,6 +31,7 @@ const (
 	hashOfRestore
 	hashOfClient
 	hashOfKey
+	hashOfSchedule
 )
 
 // Word folds a word into the hash.

@@ -58,6 +58,52 @@ func EveryKeyCommand() []fsm.Command {
 	}
 }
 
+// EveryScheduleCommand returns the commands about schedules with every field set.
+func EveryScheduleCommand() []fsm.Command {
+	s := EverySchedule()
+	return []fsm.Command{
+		&fsm.PutSchedule{
+			Queue: "ns/orders", Partition: 1, Partitions: 3, Name: "report", Spec: s.Spec, Policy: s.Policy, Job: s.Job,
+			IfVersion: 300, Next: 1_800_000_000_000_000_021, ZoneData: "2026a",
+		},
+		&fsm.DeleteSchedule{Queue: "ns/orders", Name: "report", CancelWaiting: true, IfVersion: 300},
+		&fsm.PauseSchedules{Queue: "ns/orders", Names: []string{"report", "mail"}, Resume: true, Note: "stocktaking"},
+		&fsm.Fire{
+			Queue: "ns/orders", Name: "report", Serial: 300, Nominal: 1_800_000_000_000_000_021, Missed: 400,
+			LastMissed: 1_800_000_000_000_000_022, Put: 1_800_000_000_000_000_023, Due: 1_800_000_000_000_000_024,
+			Next: 1_800_000_000_000_000_025, ZoneData: "2026a",
+		},
+		&fsm.RunSchedule{Queue: "ns/orders", Name: "report", Times: []fsm.Time{1_800_000_000_000_000_021, 5}},
+	}
+}
+
+// EverySchedule returns a schedule with every field set.
+func EverySchedule() fsm.Schedule {
+	return fsm.Schedule{
+		Queue: "ns/orders", Name: "report", Serial: 300, Version: 2,
+		Spec: fsm.ScheduleSpec{
+			Cron: "30 2 * * *", Every: time.Hour, Phase: time.Minute, TimeZone: "Europe/Berlin", DST: 2,
+			Start: 1_800_000_000_000_000_026, End: 1_800_000_000_000_000_027, Jitter: time.Second,
+			Exclude: []string{"* * 1 1 *", "* * 24 12 *"},
+		},
+		Policy: fsm.SchedulePolicy{
+			CatchUp: fsm.CatchUpAll, Window: time.Hour, Overlap: fsm.OverlapOneWaiting, MaxFires: 500, PauseOnDead: true,
+		},
+		Job: fsm.Put{
+			Given: fsm.GivenTTR | fsm.GivenTTL | fsm.GivenPriority | fsm.GivenMaxAttempts | fsm.GivenRetryDelays,
+			TTR:   time.Minute, TTL: time.Hour, Priority: -3, MaxAttempts: 4, RetryDelays: []time.Duration{time.Second},
+			Headers: []fsm.Header{{Name: "a", Value: "1"}}, Body: []byte("report"), Key: "customer-7",
+		},
+		Created: 1_800_000_000_000_000_028, Changed: 1_800_000_000_000_000_029, Next: 1_800_000_000_000_000_030, Replan: true,
+		ZoneData: "2026b", Paused: true, Note: "stocktaking", Last: 1_800_000_000_000_000_031,
+		Counts: fsm.ScheduleCounts{Fired: 600, Missed: 601, Skipped: 602, Backfilled: 603}, Jobs: []uint64{604, 605},
+		Recent: []fsm.Firing{
+			{Result: fsm.Missed, Nominal: 1_800_000_000_000_000_032, At: 1_800_000_000_000_000_033, Count: 606},
+			{Result: fsm.Fired, Nominal: 1_800_000_000_000_000_034, At: 1_800_000_000_000_000_035, Count: 1},
+		},
+	}
+}
+
 // EveryKeySetting returns settings of keys with every field set.
 func EveryKeySetting() fsm.KeySettings {
 	return fsm.KeySettings{

@@ -9,8 +9,10 @@ import (
 // command returns a command, the common ones more often.
 func (g *generator) command() fsm.Command {
 	switch n := g.r.IntN(100); {
-	case n < 32:
+	case n < 30:
 		return g.put()
+	case n < 36:
+		return g.scheduleCommand()
 	case n < 52:
 		return g.reserve()
 	case n < 60:
@@ -179,6 +181,78 @@ func (g *generator) keySettings() (s fsm.KeySettings) {
 	}
 	s.Ordered, s.Fair, s.HoldOnDead, s.Refused = g.chance(30), g.chance(40), g.chance(30), g.chance(5)
 	return s
+}
+
+// scheduleCommand returns a command about a schedule: in most cases a Fire that goes on from one.
+func (g *generator) scheduleCommand() fsm.Command {
+	queue, name := g.queue(), pick(g, "s1", "s2")
+	if list := g.m.Schedules(queue); len(list) > 0 && g.chance(60) {
+		return g.fire(pick(g, list...))
+	}
+	switch n := g.r.IntN(100); {
+	case n < 50:
+		return g.putSchedule(queue, name)
+	case n < 70:
+		return &fsm.DeleteSchedule{
+			Queue: queue, Name: name, CancelWaiting: g.chance(50), IfVersion: pick[uint64](g, 0, 1, 2, 3),
+		}
+	case n < 85:
+		return &fsm.PauseSchedules{
+			Queue: queue, Names: []string{name, pick(g, "s1", "s2", "none")}, Resume: g.chance(50), Note: pick(g, "", "n"),
+		}
+	default:
+		c := &fsm.RunSchedule{Queue: queue, Name: name}
+		for range g.r.IntN(4) {
+			c.Times = append(c.Times, start+fsm.Time(g.duration()))
+		}
+		return c
+	}
+}
+
+func (g *generator) putSchedule(queue, name string) *fsm.PutSchedule {
+	p := g.put()
+	c := &fsm.PutSchedule{
+		Queue: queue, Name: name, Spec: fsm.ScheduleSpec{Cron: pick(g, "@daily", "@daily", "30 2 * * *")},
+		Policy: fsm.SchedulePolicy{
+			Overlap:  pick(g, fsm.OverlapAllow, fsm.OverlapSkip, fsm.OverlapOneWaiting),
+			MaxFires: pick[uint64](g, 0, 0, 2), PauseOnDead: g.chance(40),
+		},
+		Job: fsm.Put{Given: p.Given &^ (fsm.GivenDelay | fsm.GivenDueAt), TTR: p.TTR, TTL: p.TTL, Priority: p.Priority,
+			MaxAttempts: p.MaxAttempts, RetryDelays: p.RetryDelays, Headers: p.Headers, Body: p.Body, Key: p.Key},
+		IfVersion: pick[uint64](g, 0, 0, 0, 1), ZoneData: pick(g, "2026a", "2026b"),
+	}
+	if g.chance(90) {
+		c.Next = g.now + fsm.Time(pick[time.Duration](g, -1, 1, 1)*g.duration())
+	}
+	c.Partition, c.Partitions = g.partition(queue)
+	return c
+}
+
+// fire returns a Fire that mostly goes on from a schedule.
+func (g *generator) fire(s fsm.Schedule) *fsm.Fire {
+	c := &fsm.Fire{Queue: s.Queue, Name: s.Name, Serial: s.Serial, Nominal: s.Next, ZoneData: "2026b"}
+	at := s.Next
+	if g.chance(20) {
+		c.Missed, c.LastMissed = 1+g.r.Uint64N(3), at
+		at += fsm.Time(g.duration())
+	}
+	if g.chance(80) {
+		c.Put, c.Due = at, at+fsm.Time(pick(g, 0, g.duration()))
+	}
+	if g.chance(90) {
+		c.Next = at + fsm.Time(pick(g, 1, g.duration()))
+	}
+	switch g.r.IntN(30) {
+	case 0:
+		c.Serial--
+	case 1:
+		c.Nominal++
+	case 2:
+		c.Put = s.Last
+	case 3:
+		c.Name = "none"
+	}
+	return c
 }
 
 func (g *generator) retryDelays() []time.Duration {

@@ -203,14 +203,17 @@ func (m *Machine) deleteQueue(c *fsm.DeleteQueue) (fsm.Result, bool) {
 	}
 	m.settleQueue(q)
 	n := m.removeJobs(q, fsm.Set(fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead), fsm.StepMax, fsm.StateNone)
-	for budget := fsm.StepMax - n; budget > 0; budget-- {
+	left := fsm.StepMax - n
+	for left > 0 {
 		k, ok := q.ended.Min()
 		if !ok {
 			break
 		}
 		m.forgetTombstone(q, k.Index)
+		left--
 	}
-	if m.record(q).Counts.Jobs() > 0 || q.ended.Len() > 0 {
+	q.schedules.Drop(left)
+	if m.record(q).Counts.Jobs() > 0 || q.ended.Len() > 0 || q.schedules.Len() > 0 {
 		return fsm.Result{Count: n, More: true}, true
 	}
 	m.dropQueue(q)

@@ -126,6 +126,9 @@ func (d *duel) step(e *event) (list []fsm.Result, err error) {
 	if next, ok := d.machine.NextDeadline(); next != wantNext || ok != wantOK {
 		return nil, fmt.Errorf("next deadline is %d (%t), the model's %d (%t)", next, ok, wantNext, wantOK)
 	}
+	if want, next := d.model.NextFiring(), d.machine.NextFiring(); next != want {
+		return nil, fmt.Errorf("next firing is %d, the model's %d", next, want)
+	}
 	if err := d.model.Check(); err != nil {
 		return nil, fmt.Errorf("the model is broken: %w", err)
 	}
@@ -190,7 +193,8 @@ func withoutKeys(requests []fsm.Request) []fsm.Request {
 				p := *c
 				p.Key = ""
 				commands[j] = &p
-			case *fsm.PauseKey, *fsm.PurgeKey:
+			case *fsm.PauseKey, *fsm.PurgeKey, *fsm.PutSchedule, *fsm.DeleteSchedule, *fsm.PauseSchedules, *fsm.Fire,
+				*fsm.RunSchedule:
 				commands[j] = &fsm.Expire{}
 			}
 		}

@@ -3,6 +3,7 @@ package machine
 import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/rule"
 	"github.com/belfrydb/belfry/fsm/store"
 )
 
@@ -83,7 +84,7 @@ func (m *Machine) replace(j job, c *fsm.Put, content [16]byte) (fsm.Result, bool
 	v := m.replacement(q, c, m.payload(j).Created())
 	v.Serial, v.Version = s.Serial, m.versionOf(j)+1
 	before, bytes := m.bytesOf(j), fsm.JobBytes(&v)
-	if m.tooLarge(q, before, bytes) {
+	if rule.TooLarge(m.record(q), before, bytes) {
 		return fsm.Result{Code: fsm.QueueFull}, false
 	}
 	dead := s.State() == fsm.Dead
@@ -132,7 +133,7 @@ func (m *Machine) putNext(j job, c *fsm.Put, content [16]byte) (fsm.Result, bool
 	next.Version = m.versionOf(j) + 1
 	next.Queue, next.ID, next.Key = "", "", "" // those of the job
 	bytes := fsm.JobBytes(&next.Job)
-	if m.tooLarge(j.q, before, bytes) {
+	if rule.TooLarge(m.record(j.q), before, bytes) {
 		return fsm.Result{Code: fsm.QueueFull}, false
 	}
 	m.sum -= m.hash(j)

@@ -246,4 +246,18 @@ func writeKeys(step func(time.Duration, string, ...fsm.Command) []fsm.Result, pu
 	step(time.Second, "", &fsm.Redrive{Queue: "keys", Max: 1}, &fsm.PurgeKey{
 		Queue: "keys", Key: "k1", States: fsm.Set(fsm.Ready),
 	})
+	nominal := fsm.Time(1_800_004_000_000_000_000)
+	schedule := step(time.Second, "schedules", &fsm.PutSchedule{
+		Queue: "cron", Partitions: 1, Name: "report", Spec: fsm.ScheduleSpec{Cron: "0 * * * *"},
+		Policy: fsm.SchedulePolicy{Overlap: fsm.OverlapSkip}, Job: fsm.Put{Body: []byte("report")}, Next: nominal,
+		ZoneData: "2026a",
+	}, &fsm.PutSchedule{Queue: "cron", Partitions: 1, Name: "gone", Next: nominal})
+	step(2*time.Hour, "", &fsm.Fire{
+		Queue: "cron", Name: "report", Serial: schedule[0].Serial, Nominal: nominal, Missed: 1, LastMissed: nominal,
+		Put: nominal + 1,
+		Due: nominal + 2, Next: nominal.Add(24 * time.Hour), ZoneData: "2026b",
+	}, &fsm.RunSchedule{Queue: "cron", Name: "report", Times: []fsm.Time{5}})
+	step(time.Second, "", &fsm.DeleteSchedule{Queue: "cron", Name: "gone"}, &fsm.PauseSchedules{
+		Queue: "cron", Names: []string{"report"}, Note: "paused",
+	})
 }

@@ -87,6 +87,7 @@ func newGenerator(seed uint64) (*generator, fsm.Config) {
 	cfg.TombstonesMax, cfg.FinishedMax = pick(g, 0, 0, 1, 2, 5), pick(g, 0, 0, 1, 2)
 	cfg.AnswersBytesMax = pick[int64](g, 0, 0, 100, 400, 2000)
 	cfg.QueuesMax = pick(g, 0, 0, 0, 0, 0, 0, 1, 2)
+	cfg.SchedulesMax = pick(g, 0, 0, 1, 3)
 	return g, cfg
 }
 
@@ -153,7 +154,11 @@ func (g *generator) step() {
 	switch n := g.r.IntN(100); {
 	case n < 35:
 	case n < 55:
-		if t, ok := g.m.NextDeadline(); ok && t < start.Add(1000*time.Hour) {
+		t, ok := g.m.NextDeadline()
+		if at := g.m.NextFiring(); at != 0 && g.chance(50) {
+			t, ok = at, true
+		}
+		if ok && t < start.Add(1000*time.Hour) {
 			g.now = max(g.now, t+fsm.Time(g.r.IntN(3)-1))
 		}
 	case n < 97:

@@ -132,6 +132,7 @@ func (m *Machine) setDead(j job) {
 		return
 	}
 	m.set(j, fsm.Dead, m.slot(j).Due)
+	m.deadFiring(j)
 }
 
 // setExpired ends a lifted job whose ttl has passed, or makes it dead if its queue says so.

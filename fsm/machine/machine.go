@@ -8,6 +8,7 @@ import (
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/digest"
 	"github.com/belfrydb/belfry/fsm/keys"
+	"github.com/belfrydb/belfry/fsm/schedules"
 	"github.com/belfrydb/belfry/fsm/snapshot"
 	"github.com/belfrydb/belfry/fsm/store"
 )
@@ -21,6 +22,9 @@ func withDefaults(c fsm.Config) fsm.Config {
 	}
 	if c.AnswersBytesMax == 0 {
 		c.AnswersBytesMax = 64 << 20
+	}
+	if c.SchedulesMax == 0 {
+		c.SchedulesMax = 1_000_000
 	}
 	if c.QueuesMax == 0 {
 		c.QueuesMax = 100_000
@@ -36,14 +40,15 @@ type Machine struct {
 	scalars fsm.Scalars
 	sum     uint64 // of the hashes of all records, without the scalars and the queues that the current entry touched
 
-	store    *store.Store
-	keys     keys.Shard
-	queues   queues
-	restored fsm.RestoreMark
-	activity activity.Shard
-	touched  []*queue     // by the current entry
-	endings  []fsm.Ending // of the entry applied last
-	leases   int          // how many jobs are reserved
+	store     *store.Store
+	keys      keys.Shard
+	schedules schedules.Shard
+	queues    queues
+	restored  fsm.RestoreMark
+	activity  activity.Shard
+	touched   []*queue     // by the current entry
+	endings   []fsm.Ending // of the entry applied last
+	leases    int          // how many jobs are reserved
 	// restoring is set while Restore reads jobs. Their due times are counted afterwards.
 	restoring bool
 	scratch   codec.Scratch
@@ -55,7 +60,8 @@ func New(cfg fsm.Config) *Machine {
 	m := &Machine{cfg: withDefaults(cfg), format: fsm.FirstFormat}
 	m.store = store.New(m.cfg.Seed)
 	m.keys = keys.Shard{Store: m.store, Scalars: &m.scalars, Sum: &m.sum}
-	m.queues = newQueues(m.store)
+	m.schedules = schedules.Shard{Store: m.store, Scalars: &m.scalars, Sum: &m.sum, Max: m.cfg.SchedulesMax}
+	m.queues = newQueues(m.store, &m.schedules)
 	return m
 }
 
@@ -174,6 +180,8 @@ func (m *Machine) apply(c fsm.Command, client string, before fsm.Time) (result f
 		return m.pauseKey(c)
 	case *fsm.PurgeKey:
 		return m.purgeKey(c)
+	case *fsm.PutSchedule, *fsm.DeleteSchedule, *fsm.PauseSchedules, *fsm.Fire, *fsm.RunSchedule:
+		return m.applySchedule(c)
 	}
 	panic(fmt.Sprintf("fsm: command %T has no rule", c))
 }

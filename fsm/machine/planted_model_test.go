@@ -150,6 +150,28 @@ func plantedCommands() []plant {
 		asked("the time is reset a millisecond less", func(c *fsm.ResetClock) { c.To = c.To.Add(ms) }),
 		asked("the last id is not redriven", func(c *fsm.Redrive) { c.IDs = c.IDs[:max(1, len(c.IDs))-1] }),
 		asked("purge leaves the dead", func(c *fsm.Purge) { c.States &^= fsm.Set(fsm.Dead) }),
+		asked("a key may have one lease more", func(c *fsm.Configure) {
+			if c.Settings.Keys.Concurrency > 0 {
+				c.Settings.Keys.Concurrency++
+			}
+		}),
+		asked("jobs of a key in any order", func(c *fsm.Configure) {
+			if c.Settings.Keys.Ordered {
+				c.Settings.Keys.Ordered, c.Settings.Keys.Concurrency = false, 1
+			}
+		}),
+		asked("a bucket has a token more", func(c *fsm.Configure) { c.Settings.Keys.Rate.Burst++ }),
+		asked("keys take no turns", func(c *fsm.Configure) { c.Settings.Keys.Fair = false }),
+		asked("a dead job holds nothing", func(c *fsm.Configure) { c.Settings.Keys.HoldOnDead = false }),
+		asked("a put is kept", func(c *fsm.Put) { c.OnExisting = min(c.OnExisting, fsm.KeepExisting) }),
+		asked("a put waits without end", func(c *fsm.Put) { c.MaxWait = 0 }),
+		asked("the version does not matter", func(c *fsm.Put) { c.IfVersion = 0 }),
+		asked("a purge takes all jobs of a key", func(c *fsm.PurgeKey) { c.States = 0xff }),
+		asked("a firing is due at once", func(c *fsm.Fire) { c.Due = c.Put }),
+		asked("a missed firing is not counted", func(c *fsm.Fire) { c.Missed = min(c.Missed, 1) }),
+		asked("firings overlap", func(c *fsm.PutSchedule) { c.Policy.Overlap = fsm.OverlapAllow }),
+		asked("a schedule has no last firing", func(c *fsm.PutSchedule) { c.Policy.MaxFires = 0 }),
+		asked("a dead job pauses nothing", func(c *fsm.PutSchedule) { c.Policy.PauseOnDead = false }),
 	}
 }
 

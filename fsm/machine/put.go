@@ -30,18 +30,20 @@ func (m *Machine) put(c *fsm.Put) (fsm.Result, bool) {
 	if tombstone != 0 && !c.Again && c.OnExisting < fsm.ReplaceExisting && !m.forgotten(q, tombstone) {
 		return m.putEnded(q, c, tombstone, content)
 	}
-	if wait := m.rateWait(q, m.scalars.Clock); wait > 0 {
+	if wait := rule.RateWait(m.record(q), m.scalars.Clock); wait > 0 {
 		return fsm.Result{Code: fsm.RateLimited, Wait: wait}, false
 	}
 	j := m.newJob(q, c)
-	if m.full(q, fsm.JobBytes(&j)) {
+	if rule.Full(m.record(q), fsm.JobBytes(&j)) {
 		return fsm.Result{Code: fsm.QueueFull}, false
 	}
 	if c.MaxWait > 0 {
 		j.FirstDue = min(j.FirstDue, j.Created.After(c.MaxWait))
 		j.Due = j.FirstDue
 	}
-	m.takeToken(q)
+	if m.record(q).Settings.PutsPerSecond > 0 {
+		rule.TakeToken(m.touch(q), m.scalars.Clock)
+	}
 	if tombstone != 0 {
 		m.forgetTombstone(q, tombstone)
 	}
@@ -106,34 +108,8 @@ func (m *Machine) forgottenAt(q *queue, tombstone uint32, now fsm.Time) bool {
 
 // newJob returns the record of a job, with the serial that it gets if it is stored.
 func (m *Machine) newJob(q *queue, c *fsm.Put) fsm.Job {
-	now := m.scalars.Clock
-	j := fsm.Job{
-		Queue: q.name, Serial: m.scalars.Serial + 1, ID: c.ID, Generated: c.ID == "", Given: c.Given, Created: now,
-		FirstDue: now.After(0),
-		Headers:  c.Headers, Body: c.Body, Key: c.Key,
-	}
-	if c.Given.Has(fsm.GivenDelay) {
-		j.FirstDue = now.After(c.Delay)
-	}
-	if c.Given.Has(fsm.GivenDueAt) {
-		j.FirstDue = c.DueAt.Ceil()
-	}
-	if c.Given.Has(fsm.GivenTTR) {
-		j.TTR = c.TTR
-	}
-	if c.Given.Has(fsm.GivenTTL) {
-		j.TTL = now.After(c.TTL)
-	}
-	if c.Given.Has(fsm.GivenPriority) {
-		j.Priority = c.Priority
-	}
-	if c.Given.Has(fsm.GivenMaxAttempts) {
-		j.MaxAttempts = c.MaxAttempts
-	}
-	if c.Given.Has(fsm.GivenRetryDelays) {
-		j.RetryDelays = c.RetryDelays
-	}
-	j.Due = j.FirstDue
+	j := rule.NewJob(c, m.scalars.Clock)
+	j.Queue, j.Serial = q.name, m.scalars.Serial+1
 	return j
 }
 
@@ -156,51 +132,4 @@ func (m *Machine) storeJob(q *queue, v *fsm.Job, content [16]byte) job {
 	j := job{m.store.AddJob(q.index, v, content), q}
 	m.touch(q).Counts.Bytes += fsm.JobBytes(v)
 	return j
-}
-
-// full reports whether a job of this size would exceed a limit of the queue.
-func (m *Machine) full(q *queue, bytes uint64) bool {
-	r := m.record(q)
-	jobs, size := rule.PartitionLimit(r.Settings.MaxJobs, r), rule.PartitionLimit(r.Settings.MaxBytes, r)
-	return jobs > 0 && r.Counts.Jobs() >= jobs || size > 0 && r.Counts.Bytes+bytes > size
-}
-
-// tooLarge reports whether a content would exceed the limit of the queue in place of another one. A
-// smaller one never does.
-func (m *Machine) tooLarge(q *queue, before, bytes uint64) bool {
-	r := m.record(q)
-	size := rule.PartitionLimit(r.Settings.MaxBytes, r)
-	return size > 0 && bytes > before && r.Counts.Bytes-before+bytes > size
-}
-
-// The token bucket is kept as the time at which it is full again (the theoretical arrival time of
-// the generic cell rate algorithm, ITU-T I.371): a put passes if that time is at most one bucket's
-// worth ahead of the clock.
-
-// ratePeriod returns the time between tokens and how far ahead of the clock RateAt may be; both are
-// 0 without a limit.
-func ratePeriod(r *fsm.QueueRecord) (period, ahead fsm.Duration) {
-	rate := min(rule.PartitionLimit(r.Settings.PutsPerSecond, r), 1e9)
-	if rate == 0 {
-		return 0, 0
-	}
-	period = fsm.Duration(1e9 / rate)
-	return period, fsm.Duration(rate-1) * period
-}
-
-// rateWait returns how long a put at time now has to wait for a token, 0 if there is one.
-func (m *Machine) rateWait(q *queue, now fsm.Time) fsm.Duration {
-	r := m.record(q)
-	if r.Settings.PutsPerSecond == 0 {
-		return 0
-	}
-	_, ahead := ratePeriod(r)
-	return max(0, r.RateAt.Sub(now)-ahead)
-}
-
-func (m *Machine) takeToken(q *queue) {
-	if r := m.record(q); r.Settings.PutsPerSecond > 0 {
-		period, _ := ratePeriod(r)
-		m.touch(q).RateAt = max(r.RateAt, m.scalars.Clock).Add(period)
-	}
 }

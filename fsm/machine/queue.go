@@ -8,6 +8,7 @@ import (
 	"github.com/belfrydb/belfry/fsm/agenda"
 	"github.com/belfrydb/belfry/fsm/digest"
 	"github.com/belfrydb/belfry/fsm/keys"
+	"github.com/belfrydb/belfry/fsm/schedules"
 	"github.com/belfrydb/belfry/fsm/store"
 	"github.com/belfrydb/belfry/fsm/usage"
 )
@@ -39,14 +40,16 @@ type queue struct {
 	settled  uint64   // index of the entry that settled it last
 	touched  uint64   // index of the entry that touched it last
 
-	usage    usage.Queue // its part in its namespace
-	activity activity.Queue
-	keys     *keys.Queue // nil while no job had a key and nothing was said of any
+	usage     usage.Queue // its part in its namespace
+	activity  activity.Queue
+	keys      *keys.Queue // nil while no job had a key and nothing was said of any
+	schedules schedules.Queue
 }
 
 // queues are all queues of the shard.
 type queues struct {
 	store     *store.Store
+	scheduled *schedules.Shard
 	byIndex   []*queue // by index of the record; nil if there is none
 	byName    map[string]*queue
 	names     *btree.BTreeG[string]
@@ -56,9 +59,9 @@ type queues struct {
 	usage     usage.Namespaces
 }
 
-func newQueues(s *store.Store) queues {
+func newQueues(s *store.Store, scheduled *schedules.Shard) queues {
 	return queues{
-		store: s, byIndex: make([]*queue, 1), byName: map[string]*queue{},
+		store: s, scheduled: scheduled, byIndex: make([]*queue, 1), byName: map[string]*queue{},
 		names:     btree.NewG(treeDegree, func(a, b string) bool { return a < b }),
 		deadlines: agenda.New(), forgets: agenda.New(), oldest: agenda.New(),
 		usage: usage.New(),
@@ -73,6 +76,7 @@ func (qs *queues) add(index uint32, name string, createSeq uint64) *queue {
 		ready: qs.store.Order(store.ByPriority), keyed: qs.store.Order(store.ByPriority),
 		dead: qs.store.Order(store.ByDue), ttls: qs.store.Order(store.ByTTL), ended: qs.store.Order(store.ByEnd),
 		due: qs.store.DueCounts(), activity: activity.Since(&qs.store.Queue(index).Counters),
+		schedules: schedules.New(qs.scheduled, index, name),
 	}
 	for int(index) >= len(qs.byIndex) {
 		qs.byIndex = append(qs.byIndex, nil)

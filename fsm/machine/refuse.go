@@ -60,10 +60,10 @@ func (m *Machine) refusesPut(c *fsm.Put, now fsm.Time) (fsm.Result, bool) {
 			return fsm.Result{}, false
 		}
 	}
-	if wait := m.rateWait(q, now); wait > 0 {
+	if wait := rule.RateWait(m.record(q), now); wait > 0 {
 		return fsm.Result{Code: fsm.RateLimited, Wait: wait}, true
 	}
-	if m.full(q, fsm.PutBytes(c)) {
+	if rule.Full(m.record(q), fsm.PutBytes(c)) {
 		return fsm.Result{Code: fsm.QueueFull}, true
 	}
 	return fsm.Result{}, false

@@ -31,6 +31,7 @@ func (m *Machine) resetClock(c *fsm.ResetClock) (fsm.Result, bool) {
 	for _, q := range m.queues.byIndex {
 		if q != nil {
 			m.resetQueue(&r, q)
+			q.schedules.Reset(r.to)
 		}
 	}
 	m.resetKeys(&r)

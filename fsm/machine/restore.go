@@ -72,6 +72,8 @@ func (rs *restorer) record(kind snapshot.Kind, rest []byte) error {
 		rs.tombstone(&r)
 	case snapshot.KindKey:
 		rs.key(&r)
+	case snapshot.KindSchedule:
+		rs.schedule(&r)
 	case snapshot.KindFinished:
 		serial, fence := r.Uvarint(), r.Serial()
 		if expiry := r.Time(); r.Failed() == nil {
@@ -154,6 +156,19 @@ func (rs *restorer) key(r *codec.Reader) {
 	}
 	rs.m.needKeys(q, k.Key)
 	q.keys.Adopt(&k)
+}
+
+func (rs *restorer) schedule(r *codec.Reader) {
+	q := rs.queues[r.Uvarint()]
+	s := r.Schedule()
+	if r.Failed() != nil {
+		return
+	}
+	if q == nil || q.schedules.Find(s.Name) != 0 {
+		r.Damaged("schedule of an unknown queue, or twice")
+		return
+	}
+	q.schedules.Add(&s)
 }
 
 func (rs *restorer) tombstone(r *codec.Reader) {

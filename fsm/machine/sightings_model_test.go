@@ -118,6 +118,7 @@ func (s *sightings) checkCoverage(t *testing.T) {
 	expect(fsm.KindExpire, fsm.OK)
 	expect(fsm.KindLead, fsm.OK)
 	expect(fsm.KindResetClock, fsm.OK)
+	expectLater(expect)
 	want = append(want, outcome{
 		kind: fsm.KindReserve, replayed: true,
 	}, outcome{kind: fsm.KindPut, state: fsm.Ready, replayed: true},
@@ -142,4 +143,32 @@ func (s *sightings) checkCoverage(t *testing.T) {
 			t.Errorf("no put was refused beforehand with code %d", code)
 		}
 	}
+}
+
+// expectLater expects the outcomes of what format 4 adds.
+func expectLater(expect func(kind fsm.Kind, code fsm.Code, states ...fsm.State)) {
+	held := []fsm.State{fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead}
+	expect(fsm.KindPut, fsm.KeyRefused)
+	expect(fsm.KindPut, fsm.VersionChanged, append(held, fsm.StateNone)...)
+	expect(fsm.KindPut, fsm.JobReserved, fsm.Reserved)
+	for kind := fsm.KindPauseKey; kind <= fsm.KindRunSchedule; kind++ {
+		expect(kind, fsm.OK)
+	}
+	for _, kind := range []fsm.Kind{
+		fsm.KindPauseKey, fsm.KindPurgeKey, fsm.KindDeleteSchedule, fsm.KindPauseSchedules, fsm.KindFire, fsm.KindRunSchedule,
+	} {
+		if kind != fsm.KindFire { // a Fire names a schedule that was there
+			expect(kind, fsm.QueueNotFound)
+		}
+	}
+	for _, code := range []fsm.Code{fsm.QueueChanged, fsm.Quota, fsm.VersionChanged} {
+		expect(fsm.KindPutSchedule, code)
+	}
+	for _, code := range []fsm.Code{fsm.ScheduleNotFound, fsm.VersionChanged} {
+		expect(fsm.KindDeleteSchedule, code)
+		expect(fsm.KindFire, code)
+	}
+	expect(fsm.KindFire, fsm.QueueFull)
+	expect(fsm.KindRunSchedule, fsm.ScheduleNotFound)
+	expect(fsm.KindRunSchedule, fsm.QueueFull)
 }

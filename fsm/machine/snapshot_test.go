@@ -185,7 +185,7 @@ func FuzzApply(f *testing.F) {
 		})})
 		f.Add(entry[:len(entry)-4])
 	}
-	for _, c := range fsmtest.EveryKeyCommand() {
+	for _, c := range append(fsmtest.EveryKeyCommand(), fsmtest.EveryScheduleCommand()...) {
 		entry := codec.AppendEntryIn(nil, 4, 1_800_000_000_000_000_001, [][]byte{codec.AppendRequestIn(nil, 4, &fsm.Request{
 			ID: "r", Commands: []fsm.Command{c, c},
 		})})

@@ -41,8 +41,9 @@ type Model struct {
 // queue.count.
 type queue struct {
 	fsm.QueueRecord
-	jobs     []*job
-	memories []fsm.KeyMemory // of keys
+	jobs      []*job
+	memories  []fsm.KeyMemory // of keys
+	schedules []*fsm.Schedule
 }
 
 // job is a held job and the content hash of its put.
@@ -70,6 +71,7 @@ func New(cfg fsm.Config) *Model {
 		QueuesMax:       cmp.Or(cfg.QueuesMax, 100_000),
 		FinishedMax:     cmp.Or(cfg.FinishedMax, 1_000_000),
 		AnswersBytesMax: cmp.Or(cfg.AnswersBytesMax, 64<<20),
+		SchedulesMax:    cmp.Or(cfg.SchedulesMax, 1_000_000),
 	}}
 }
 
@@ -138,6 +140,27 @@ func (m *Model) carryOut(command fsm.Command) (result fsm.Result, changed bool) 
 		return m.pauseKey(c)
 	case *fsm.PurgeKey:
 		result = m.purgeKey(c)
+		return result, result.Count > 0
+	default:
+		return m.carryOutSchedule(command)
+	}
+	return result, result.Code == fsm.OK
+}
+
+// carryOutSchedule is carryOut for commands about schedules.
+func (m *Model) carryOutSchedule(command fsm.Command) (result fsm.Result, changed bool) {
+	switch c := command.(type) {
+	case *fsm.PutSchedule:
+		return m.putSchedule(c)
+	case *fsm.DeleteSchedule:
+		result = m.deleteSchedule(c)
+	case *fsm.PauseSchedules:
+		result = m.pauseSchedules(c)
+		return result, result.Count > 0
+	case *fsm.Fire:
+		result = m.fire(c)
+	case *fsm.RunSchedule:
+		result = m.runSchedule(c)
 		return result, result.Count > 0
 	default:
 		panic(fmt.Sprintf("model: command %T has no rule", command))

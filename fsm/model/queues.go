@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/belfrydb/belfry/fsm"
@@ -94,7 +95,9 @@ func (m *Model) deleteQueue(c *fsm.DeleteQueue) fsm.Result {
 	for _, t := range forgotten {
 		m.forget(t)
 	}
-	more := len(held) > len(removed) || len(remembered) > len(forgotten)
+	slices.SortFunc(q.schedules, func(a, b *fsm.Schedule) int { return cmp.Compare(a.Name, b.Name) })
+	q.schedules = q.schedules[min(len(q.schedules), fsm.StepMax-len(removed)-len(forgotten)):]
+	more := len(held) > len(removed) || len(remembered) > len(forgotten) || len(q.schedules) > 0
 	if !more {
 		m.queues = slices.DeleteFunc(m.queues, func(p *queue) bool { return p == q })
 	}

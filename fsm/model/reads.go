@@ -271,6 +271,9 @@ func (m *Model) Digest() uint64 {
 		for i := range q.memories {
 			sum += digest.KeyMemory(&q.memories[i])
 		}
+		for _, s := range q.schedules {
+			sum += digest.Schedule(s)
+		}
 	}
 	for i := range m.tombstones {
 		sum += digest.Tombstone(&m.tombstones[i])

@@ -23,6 +23,12 @@ func (m *Model) resetClock(c *fsm.ResetClock) (changed bool) {
 				k.RateAt = to.Add(left(k.RateAt))
 			}
 		}
+		for _, s := range q.schedules {
+			s.Created, s.Changed = min(s.Created, to), min(s.Changed, to)
+			for i := range s.Recent {
+				s.Recent[i].At = min(s.Recent[i].At, to)
+			}
+		}
 		q.Created, q.Forgotten = min(q.Created, to), min(q.Forgotten, to)
 		if q.RateAt > to {
 			q.RateAt = to.Add(left(q.RateAt))

@@ -186,6 +186,7 @@ func (m *Model) die(q *queue, j *job) {
 	}
 	j.State, j.Died = fsm.Dead, m.Clock
 	m.changed(q, j.Key)
+	q.deadFiring(j)
 }
 
 // expire is rule Expiring.

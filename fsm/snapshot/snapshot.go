@@ -38,6 +38,7 @@ const (
 	KindTrailer   Kind = 7  // uvarint number of records before; 8 bytes digest
 	KindRestore   Kind = 8  // see codec.AppendRestoreMark; only if there is one
 	KindKey       Kind = 10 // uvarint CreateSeq, and what codec.AppendKeyMemory writes; from format 4 on
+	KindSchedule  Kind = 9  // uvarint CreateSeq, and what codec.AppendSchedule writes; from format 4 on
 )
 
 // Head is what a shard has besides its records.
@@ -87,6 +88,7 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	}
 	s.writeQueues(out)
 	s.writeKeys(out)
+	s.writeSchedules(out)
 	s.writeJobs(out)
 	s.writeTombs(out)
 	s.writeFinished(out)
@@ -108,6 +110,14 @@ func (s *Snapshot) writeKeys(out *recordWriter) {
 		out.scratch = binary.AppendUvarint(out.scratch, s.records.Queue(queue).CreateSeq)
 		out.scratch = codec.AppendKeyMemory(out.scratch, &k)
 		out.record(KindKey)
+	}
+}
+
+func (s *Snapshot) writeSchedules(out *recordWriter) {
+	for queue, encoded := range s.records.Schedules() {
+		out.scratch = binary.AppendUvarint(out.scratch, s.records.Queue(queue).CreateSeq)
+		out.scratch = append(out.scratch, encoded...)
+		out.record(KindSchedule)
 	}
 }
 

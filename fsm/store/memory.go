@@ -20,6 +20,7 @@ const (
 	groupBytes    = 48
 	memoryBytes   = 48
 	linkBytes     = 12
+	scheduleBytes = 32
 	// indexBytes is what a sliceIndex takes for each slice: its key, and as much again because
 	// blocks are at least half full.
 	indexBytes = 2 * keyBytes
@@ -79,6 +80,7 @@ func (s *Store) Memory() fsm.Memory {
 	add(s.more.memory(moreBytes))
 	add(s.Keys.groups.memory(groupBytes))
 	add(s.Keys.memories.memory(memoryBytes))
+	add(s.Schedules.records.memory(scheduleBytes))
 	for _, links := range s.Keys.links {
 		v.Held += uint64(len(links) * linkBytes)
 	}
@@ -87,7 +89,7 @@ func (s *Store) Memory() fsm.Memory {
 	add(a.records.memory(answerBytes))
 	add(s.queues.memory(recordBytes))
 	for _, t := range [...]*table{
-		&s.serials, &s.ids, &s.tombSerials, &f.byFence, &a.table, &s.clientNames, &s.Keys.names,
+		&s.serials, &s.ids, &s.tombSerials, &f.byFence, &a.table, &s.clientNames, &s.Keys.names, &s.Schedules.names,
 	} {
 		v.Held += t.memory()
 	}

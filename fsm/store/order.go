@@ -66,6 +66,7 @@ const (
 	ByEnd                       // tombstones by (ended, serial)
 	byExpiry                    // finished leases by (expiry, fence)
 	byRate                      // memories of keys by (time of the full bucket, serial)
+	bySchedule                  // schedules by (next, serial)
 )
 
 // by returns an empty order of the given kind.
@@ -83,6 +84,9 @@ func (o *orders) key(kind OrderKind, index uint32) Key {
 	case byRate:
 		m := o.store.Keys.memories.at(index)
 		return Key{At: m.RateAt, Serial: m.Serial, Index: index}
+	case bySchedule:
+		r := o.store.Schedules.records.at(index)
+		return Key{At: r.Next, Serial: r.Serial, Index: index}
 	default:
 	}
 	s := o.store.slots.at(index)

@@ -11,24 +11,25 @@ import (
 
 // Pinned is what a store held at a moment. It may be read beside changes of the store, until Unpin.
 type Pinned struct {
-	queues   pinnedPages[fsm.QueueRecord]
-	slots    pinnedPages[Slot]
-	leases   pinnedPages[Lease]
-	clients  pinnedPages[client]
-	more     pinnedPages[more]
-	memories pinnedPages[KeyMemory]
-	tombs    pinnedPages[Tomb]
-	finished pinnedPages[FinishedLease]
-	answers  pinnedPages[answer]
-	order    []answerRef
-	blobs    [][]byte
+	queues    pinnedPages[fsm.QueueRecord]
+	slots     pinnedPages[Slot]
+	leases    pinnedPages[Lease]
+	clients   pinnedPages[client]
+	more      pinnedPages[more]
+	memories  pinnedPages[KeyMemory]
+	schedules pinnedPages[ScheduleRecord]
+	tombs     pinnedPages[Tomb]
+	finished  pinnedPages[FinishedLease]
+	answers   pinnedPages[answer]
+	order     []answerRef
+	blobs     [][]byte
 }
 
 // Pin returns the present state, in time proportional to the number of pages.
 func (s *Store) Pin() *Pinned {
 	return &Pinned{
 		queues: s.queues.pin(), slots: s.slots.pin(), leases: s.leases.pin(), clients: s.clients.pin(), tombs: s.tombs.pin(),
-		more: s.more.pin(), memories: s.Keys.memories.pin(),
+		more: s.more.pin(), memories: s.Keys.memories.pin(), schedules: s.Schedules.records.pin(),
 		blobs: s.blobs.pin(), finished: s.Finished.records.pin(),
 		answers: s.Answers.records.pin(), order: s.Answers.order[s.Answers.head:],
 	}
@@ -42,6 +43,7 @@ func (s *Store) Unpin() {
 	s.clients.unpin()
 	s.more.unpin()
 	s.Keys.memories.unpin()
+	s.Schedules.records.unpin()
 	s.tombs.unpin()
 	s.Finished.records.unpin()
 	s.Answers.records.unpin()

@@ -109,4 +109,5 @@ const (
 	moreShift     = 10
 	groupShift    = 10
 	memoryShift   = 10
+	scheduleShift = 10
 )

@@ -38,6 +38,8 @@ type Store struct {
 	Answers Answers
 	// Keys are the keys of jobs.
 	Keys Keys
+	// Schedules are the schedules of queues.
+	Schedules Schedules
 }
 
 // New returns an empty store. seed keys its tables: it differs between processes, so that no
@@ -52,7 +54,7 @@ func New(seed uint64) *Store {
 	s.Finished = Finished{records: newPages[FinishedLease](finishedShift), byFence: newTable()}
 	s.orders = orders{store: s, finished: &s.Finished.records, slices: newPages[slice](sliceShift)}
 	s.Finished.byExpiry = s.orders.by(byExpiry)
-	s.Keys = newKeys(s)
+	s.Keys, s.Schedules = newKeys(s), newSchedules(s)
 	s.Answers = Answers{records: newPages[answer](answerShift), blobs: &s.blobs, table: newTable(), seed: seed}
 	return s
 }

@@ -1,0 +1,219 @@
+package machine
+
+import (
+	"slices"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/rule"
+	"github.com/belfrydb/belfry/fsm/schedules"
+	"github.com/belfrydb/belfry/fsm/store"
+)
+
+// applySchedule is the part of apply about schedules.
+func (m *Machine) applySchedule(c fsm.Command) (result fsm.Result, changed bool) {
+	switch c := c.(type) {
+	case *fsm.PutSchedule:
+		return m.putSchedule(c)
+	case *fsm.DeleteSchedule:
+		return m.deleteSchedule(c)
+	case *fsm.PauseSchedules:
+		return m.pauseSchedules(c)
+	case *fsm.Fire:
+		return m.fire(c)
+	case *fsm.RunSchedule:
+		return m.runSchedule(c)
+	default:
+		return fsm.Result{}, false
+	}
+}
+
+// schedule settles a queue and finds a schedule of it.
+func (m *Machine) schedule(queue, name string) (q *queue, index uint32, code fsm.Code) {
+	if q = m.queues.byName[queue]; q == nil {
+		return nil, 0, fsm.QueueNotFound
+	}
+	m.settleQueue(q)
+	if index = q.schedules.Find(name); index == 0 {
+		return q, 0, fsm.ScheduleNotFound
+	}
+	return q, index, fsm.OK
+}
+
+func (m *Machine) putSchedule(c *fsm.PutSchedule) (fsm.Result, bool) {
+	created := m.scalars.QueuesCreated
+	q, code := m.home(c.Queue, c.Partition, c.Partitions)
+	if code != fsm.OK {
+		return fsm.Result{Code: code}, false
+	}
+	result, changed := q.schedules.Put(c)
+	return result, changed || m.scalars.QueuesCreated != created
+}
+
+func (m *Machine) deleteSchedule(c *fsm.DeleteSchedule) (fsm.Result, bool) {
+	q, index, code := m.schedule(c.Queue, c.Name)
+	if code != fsm.OK {
+		return fsm.Result{Code: code}, false
+	}
+	s := q.schedules.Get(index)
+	if c.IfVersion != 0 && c.IfVersion != s.Version {
+		return fsm.Result{Code: fsm.VersionChanged, Version: s.Version}, false
+	}
+	q.schedules.Remove(index)
+	var n uint64
+	for _, serial := range s.Jobs {
+		j := job{m.store.BySerial(q.index, serial), q}
+		if !c.CancelWaiting || j.index == 0 {
+			continue
+		}
+		if state := m.slot(j).State(); state == fsm.Delayed || state == fsm.Ready {
+			m.touch(q).Counters.Cancelled++
+			m.lift(j)
+			m.end(j, fsm.Cancelled)
+			n++
+		}
+	}
+	return fsm.Result{Count: n}, true
+}
+
+func (m *Machine) pauseSchedules(c *fsm.PauseSchedules) (fsm.Result, bool) {
+	q := m.queues.byName[c.Queue]
+	if q == nil {
+		return fsm.Result{Code: fsm.QueueNotFound}, false
+	}
+	m.settleQueue(q)
+	n := q.schedules.Pause(c)
+	return fsm.Result{Count: n}, n > 0
+}
+
+// fire deals with firings of a schedule whose time has come.
+func (m *Machine) fire(c *fsm.Fire) (fsm.Result, bool) {
+	q, index, code := m.schedule(c.Queue, c.Name)
+	if code != fsm.OK {
+		return fsm.Result{Code: code}, false
+	}
+	s := q.schedules.Get(index)
+	if !schedules.GoesOn(&s, c, m.scalars.Clock) {
+		return fsm.Result{Code: fsm.VersionChanged, Version: s.Version}, false
+	}
+	var result fsm.Result
+	outcome := fsm.Skipped
+	if c.Put != 0 && !schedules.Overlaps(&s, m.keepHeld(q, &s)) {
+		serial, full := m.putFiring(q, &s, c.Put, c.Due)
+		if full {
+			return fsm.Result{Code: fsm.QueueFull}, false
+		}
+		if serial != 0 {
+			result.Created, result.Serial, outcome = true, serial, fsm.Fired
+		}
+	}
+	schedules.Pass(&s, c, m.scalars.Clock)
+	if c.Put != 0 {
+		schedules.Note(&s, outcome, c.Put, m.scalars.Clock)
+	}
+	q.schedules.Set(index, &s)
+	return result, true
+}
+
+// keepHeld drops the jobs from those that a schedule remembers that have ended, and returns the
+// states of the others.
+func (m *Machine) keepHeld(q *queue, s *fsm.Schedule) (states []fsm.State) {
+	s.Jobs = slices.DeleteFunc(s.Jobs, func(serial uint64) bool {
+		index := m.store.BySerial(q.index, serial)
+		if index == 0 || m.store.Slot(index).State() == fsm.Dead {
+			return true
+		}
+		states = append(states, m.store.Slot(index).State())
+		return false
+	})
+	return states
+}
+
+// putFiring puts the job of a firing, and returns its serial: 0 if a job of that id is there or
+// remembered, or if the queue is full.
+func (m *Machine) putFiring(q *queue, s *fsm.Schedule, nominal, due fsm.Time) (serial uint64, full bool) {
+	p := q.schedules.Firing(s, nominal)
+	held, tombstone := m.byPutID(q, p.ID, p.Key)
+	if held != 0 || tombstone != 0 && !m.forgotten(q, tombstone) {
+		return 0, false
+	}
+	j := m.newJob(q, &p)
+	j.FirstDue = due.Ceil()
+	j.Due = j.FirstDue
+	if rule.Full(m.record(q), fsm.JobBytes(&j)) {
+		return 0, true
+	}
+	if tombstone != 0 {
+		m.forgetTombstone(q, tombstone)
+	}
+	m.addJob(q, &j, codec.ContentHash(&p))
+	s.Jobs = append(s.Jobs, j.Serial)
+	s.Jobs = s.Jobs[max(0, len(s.Jobs)-fsm.ScheduleJobsKept):]
+	return j.Serial, false
+}
+
+func (m *Machine) runSchedule(c *fsm.RunSchedule) (fsm.Result, bool) {
+	q, index, code := m.schedule(c.Queue, c.Name)
+	if code != fsm.OK {
+		return fsm.Result{Code: code}, false
+	}
+	s := q.schedules.Get(index)
+	m.keepHeld(q, &s)
+	var result fsm.Result
+	for _, nominal := range c.Times[:min(len(c.Times), fsm.RunMax)] {
+		serial, full := m.putFiring(q, &s, nominal, m.scalars.Clock)
+		if full {
+			result.More = true
+			break
+		}
+		if serial != 0 {
+			result.Count++
+			schedules.Note(&s, fsm.Backfilled, nominal, m.scalars.Clock)
+		}
+	}
+	if result.Count == 0 {
+		if result.More {
+			return fsm.Result{Code: fsm.QueueFull}, false
+		}
+		return result, false
+	}
+	q.schedules.Set(index, &s)
+	return result, true
+}
+
+// deadFiring tells the schedules of a queue that a job became DEAD.
+func (m *Machine) deadFiring(j job) {
+	if j.q.schedules.Len() > 0 && m.slot(j).HasID() {
+		j.q.schedules.Dead(string(m.payload(j).ID()))
+	}
+}
+
+// NextFiring returns the earliest time at which a schedule fires, 0 if none does. There is none while a
+// restore is open.
+func (m *Machine) NextFiring() fsm.Time {
+	if m.restored.Open() {
+		return 0
+	}
+	return m.store.Schedules.Due.FirstAt()
+}
+
+// DueSchedules returns up to most schedules whose next firing has come at time now, the earliest first,
+// but for those of the queues that skip names. They do not alias the machine, and have no body.
+func (m *Machine) DueSchedules(now fsm.Time, most int, skip func(queue string) bool) []fsm.Schedule {
+	if m.NextFiring() == 0 {
+		return nil
+	}
+	var list []fsm.Schedule
+	m.store.Schedules.Due.Ascend(store.Key{}, func(k store.Key) bool {
+		if k.At > now || len(list) >= most {
+			return false
+		}
+		if q := m.queues.byIndex[m.store.Schedules.Record(k.Index).Queue]; !skip(q.name) {
+			s := q.schedules.Get(k.Index)
+			s.Job.Body = nil
+			list = append(list, s)
+		}
+		return true
+	})
+	return list
+}

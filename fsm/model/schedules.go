@@ -1,0 +1,314 @@
+package model
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+)
+
+// schedule returns a schedule of a queue, nil if it has none of that name.
+func (q *queue) schedule(name string) *fsm.Schedule {
+	for _, s := range q.schedules {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// schedule is the part of the rules that commands about a schedule have in common.
+func (m *Model) schedule(queue, name string) (*queue, *fsm.Schedule, fsm.Code) {
+	q := m.name(queue)
+	if q == nil {
+		return nil, nil, fsm.QueueNotFound
+	}
+	if q.schedule(name) == nil {
+		return nil, nil, fsm.ScheduleNotFound
+	}
+	return q, q.schedule(name), fsm.OK
+}
+
+// putSchedule is rule PutSchedule.
+func (m *Model) putSchedule(c *fsm.PutSchedule) (result fsm.Result, changed bool) {
+	q := m.name(c.Queue)
+	if q == nil && (c.Partition != 0 || c.Partitions != 1) {
+		return fsm.Result{Code: fsm.QueueChanged}, false
+	}
+	if q == nil && m.queuesFull() {
+		return fsm.Result{Code: fsm.Quota}, false
+	}
+	if q == nil {
+		q, changed = m.createQueue(c.Queue, c.Partition, c.Partitions), true
+	}
+	if q.Partition != c.Partition || q.Partitions != c.Partitions {
+		return fsm.Result{Code: fsm.QueueChanged}, false
+	}
+	s := q.schedule(c.Name)
+	if c.IfVersion != 0 && (s == nil || s.Version != c.IfVersion) {
+		if s != nil {
+			result.Version = s.Version
+		}
+		result.Code = fsm.VersionChanged
+		return result, changed
+	}
+	if s != nil && bytes.Equal(codec.AppendDefinition(nil, &s.Spec, &s.Policy, &s.Job),
+		codec.AppendDefinition(nil, &c.Spec, &c.Policy, &c.Job)) {
+		return fsm.Result{Serial: s.Serial, Version: s.Version, Due: s.Next}, changed
+	}
+	held := 0
+	for _, q := range m.queues {
+		held += len(q.schedules)
+	}
+	if s == nil && held >= m.cfg.SchedulesMax {
+		return fsm.Result{Code: fsm.Quota}, changed
+	}
+	result.Replaced, result.Created = s != nil, s == nil
+	if s == nil {
+		s = &fsm.Schedule{Queue: q.Name, Name: c.Name, Serial: m.nextSerial(), Created: m.Clock}
+		q.schedules = append(q.schedules, s)
+	}
+	s.Version++
+	s.Spec, s.Policy, s.Job, s.Changed, s.ZoneData = c.Spec, c.Policy, c.Job, m.Clock, c.ZoneData
+	s.Next, s.Replan = c.Next, c.Next != 0 && c.Next <= s.Last
+	if s.Replan {
+		s.Next = max(s.Last, 1)
+	}
+	endIfDone(s)
+	result.Serial, result.Version, result.Due = s.Serial, s.Version, s.Next
+	return result, true
+}
+
+// endIfDone ends a schedule that has fired as often as it may.
+func endIfDone(s *fsm.Schedule) {
+	if s.Policy.MaxFires != 0 && s.Counts.Fired >= s.Policy.MaxFires {
+		s.Next, s.Replan = 0, false
+	}
+}
+
+// deleteSchedule is rule DeleteSchedule.
+func (m *Model) deleteSchedule(c *fsm.DeleteSchedule) fsm.Result {
+	q, s, code := m.schedule(c.Queue, c.Name)
+	if code != fsm.OK {
+		return fsm.Result{Code: code}
+	}
+	if c.IfVersion != 0 && c.IfVersion != s.Version {
+		return fsm.Result{Code: fsm.VersionChanged, Version: s.Version}
+	}
+	q.schedules = slices.DeleteFunc(q.schedules, func(other *fsm.Schedule) bool { return other == s })
+	var result fsm.Result
+	for _, serial := range s.Jobs {
+		if j := q.bySerial(serial); c.CancelWaiting && j != nil && waiting(j) {
+			q.Counters.Cancelled++
+			m.endJob(q, j, fsm.Cancelled)
+			result.Count++
+		}
+	}
+	return result
+}
+
+// pauseSchedules is rule PauseSchedules.
+func (m *Model) pauseSchedules(c *fsm.PauseSchedules) fsm.Result {
+	q := m.name(c.Queue)
+	if q == nil {
+		return fsm.Result{Code: fsm.QueueNotFound}
+	}
+	var result fsm.Result
+	for _, name := range c.Names {
+		if s := q.schedule(name); s != nil && s.Paused == c.Resume {
+			s.Paused, s.Note = !c.Resume, c.Note
+			result.Count++
+		}
+	}
+	return result
+}
+
+// fire is rule Fire.
+func (m *Model) fire(c *fsm.Fire) fsm.Result {
+	q, s, code := m.schedule(c.Queue, c.Name)
+	if code != fsm.OK {
+		return fsm.Result{Code: code}
+	}
+	if !m.goesOn(s, c) {
+		return fsm.Result{Code: fsm.VersionChanged, Version: s.Version}
+	}
+	alive := q.alive(s)
+	skip := slices.ContainsFunc(alive, func(j *job) bool {
+		return waiting(j) && s.Policy.Overlap != fsm.OverlapAllow || s.Policy.Overlap == fsm.OverlapSkip
+	})
+	var result fsm.Result
+	if c.Put != 0 && !skip {
+		j := m.firing(q, s, c.Put, c.Due)
+		known := q.byPutID(j.ID, j.Key) != nil || m.tombstoneOf(q, j.ID, j.Key) != nil
+		if !known && q.isFull(j) {
+			return fsm.Result{Code: fsm.QueueFull}
+		}
+		if !known {
+			m.putFiring(q, s, j)
+			result.Created, result.Serial = true, j.Serial
+		}
+	}
+	if c.Missed > 0 {
+		s.Counts.Missed += c.Missed
+		recall(s, fsm.Firing{Result: fsm.Missed, Nominal: c.LastMissed, At: m.Clock, Count: c.Missed})
+	}
+	s.Last = max(s.Last, c.LastMissed, c.Put)
+	s.Next, s.Replan, s.ZoneData = c.Next, false, c.ZoneData
+	switch {
+	case result.Created:
+		s.Counts.Fired++
+		recall(s, fsm.Firing{Result: fsm.Fired, Nominal: c.Put, At: m.Clock, Count: 1})
+	case c.Put != 0:
+		s.Counts.Skipped++
+		recall(s, fsm.Firing{Result: fsm.Skipped, Nominal: c.Put, At: m.Clock, Count: 1})
+	}
+	if c.Put != 0 {
+		s.Jobs = serialsOf(q, s)
+		endIfDone(s)
+	}
+	return result
+}
+
+// goesOn reports whether a Fire goes on from a schedule: it names the present firing, which has come,
+// and all its times are in order.
+func (m *Model) goesOn(s *fsm.Schedule, c *fsm.Fire) bool {
+	if s.Paused || s.Next == 0 || c.Serial != s.Serial || c.Nominal != s.Next {
+		return false
+	}
+	times := []fsm.Time{s.Last}
+	inOrder := func(t fsm.Time) bool {
+		ok := t > times[len(times)-1]
+		times = append(times, t)
+		return ok
+	}
+	if (c.Missed == 0) != (c.LastMissed == 0) ||
+		c.Missed > 0 && (!inOrder(c.LastMissed) || c.LastMissed < c.Nominal || c.LastMissed > m.Clock) ||
+		c.Put != 0 && (!inOrder(c.Put) || c.Put < c.Nominal || c.Put > m.Clock) {
+		return false
+	}
+	return m.passed(c.Nominal) && (c.Next == 0 || inOrder(c.Next))
+}
+
+// recall adds a firing to the last ones.
+func recall(s *fsm.Schedule, f fsm.Firing) {
+	s.Recent = append(slices.Clone(s.Recent), f)
+	if len(s.Recent) > 10 {
+		s.Recent = s.Recent[1:]
+	}
+}
+
+// alive returns the jobs of a schedule, of those that it remembers, that have not ended.
+func (q *queue) alive(s *fsm.Schedule) (jobs []*job) {
+	for _, serial := range s.Jobs {
+		if j := q.bySerial(serial); j != nil && j.State != fsm.Dead {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs
+}
+
+func serialsOf(q *queue, s *fsm.Schedule) []uint64 {
+	var serials []uint64
+	for _, j := range q.alive(s) {
+		serials = append(serials, j.Serial)
+	}
+	return serials
+}
+
+// firing is the job of a nominal time, without a serial.
+func (m *Model) firing(q *queue, s *fsm.Schedule, nominal, due fsm.Time) *job {
+	at := time.Unix(0, int64(nominal)).UTC().Format(time.RFC3339Nano)
+	p := s.Job
+	p.ID, p.Headers = "cron:"+s.Name+"@"+at, nil
+	for _, h := range s.Job.Headers {
+		if h.Name != "belfry-nominal" && h.Name != "belfry-schedule" {
+			p.Headers = append(p.Headers, h)
+		}
+	}
+	p.Headers = append(p.Headers, fsm.Header{Name: "belfry-nominal", Value: at},
+		fsm.Header{Name: "belfry-schedule", Value: s.Name})
+	slices.SortFunc(p.Headers, func(a, b fsm.Header) int { return cmp.Compare(a.Name, b.Name) })
+	j := m.newJob(q, &p)
+	j.FirstDue = due.Ceil()
+	j.Due, j.State = j.FirstDue, m.stateAt(j.FirstDue)
+	return j
+}
+
+func (m *Model) putFiring(q *queue, s *fsm.Schedule, j *job) {
+	s.Jobs = serialsOf(q, s)
+	m.forgetID(q, j.ID, j.Key)
+	j.Serial = m.nextSerial()
+	q.jobs = append(q.jobs, j)
+	q.Counters.Put++
+	m.changed(q, j.Key)
+	s.Jobs = append(s.Jobs, j.Serial)
+	s.Jobs = s.Jobs[max(0, len(s.Jobs)-8):]
+}
+
+// runSchedule is rule RunSchedule.
+func (m *Model) runSchedule(c *fsm.RunSchedule) fsm.Result {
+	q, s, code := m.schedule(c.Queue, c.Name)
+	if code != fsm.OK {
+		return fsm.Result{Code: code}
+	}
+	var result fsm.Result
+	for _, nominal := range atMost(c.Times, 1000) {
+		j := m.firing(q, s, nominal, m.Clock)
+		if q.byPutID(j.ID, j.Key) != nil || m.tombstoneOf(q, j.ID, j.Key) != nil {
+			continue
+		}
+		if q.isFull(j) {
+			result.More = true
+			break
+		}
+		m.putFiring(q, s, j)
+		s.Counts.Backfilled++
+		recall(s, fsm.Firing{Result: fsm.Backfilled, Nominal: nominal, At: m.Clock, Count: 1})
+		result.Count++
+		endIfDone(s)
+	}
+	if result.More && result.Count == 0 {
+		return fsm.Result{Code: fsm.QueueFull}
+	}
+	return result
+}
+
+// deadFiring is what rule PauseOnDead does when a job becomes DEAD.
+func (q *queue) deadFiring(j *job) {
+	rest, ok := strings.CutPrefix(j.ID, "cron:")
+	at := strings.LastIndex(rest, "@")
+	if j.Generated || !ok || at < 0 {
+		return
+	}
+	if s := q.schedule(rest[:at]); s != nil && s.Policy.PauseOnDead && !s.Paused {
+		s.Paused, s.Note = true, "job "+j.ID+" is dead"
+	}
+}
+
+// NextFiring returns when the next schedule fires, 0 if none does.
+func (m *Model) NextFiring() fsm.Time {
+	next := fsm.Time(0)
+	for _, q := range m.queues {
+		for _, s := range q.schedules {
+			if !m.restored.Open() && !s.Paused && s.Next != 0 && (next == 0 || s.Next < next) {
+				next = s.Next
+			}
+		}
+	}
+	return next
+}
+
+// Schedules returns the schedules of a queue by name.
+func (m *Model) Schedules(queue string) (list []fsm.Schedule) {
+	if q := m.queue(queue); q != nil {
+		for _, s := range q.schedules {
+			list = append(list, *s)
+		}
+	}
+	slices.SortFunc(list, func(a, b fsm.Schedule) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}

@@ -1,0 +1,241 @@
+package fsm
+
+import (
+	"strings"
+	"time"
+)
+
+// ScheduleSpec says when a schedule fires. What it means is the matter of package cron: a machine
+// stores it and compares it, and never reads a calendar.
+type ScheduleSpec struct {
+	// Cron is an expression, or empty; then the schedule fires Every so often, from the epoch and Phase
+	// on.
+	Cron         string
+	Every, Phase time.Duration
+	// TimeZone is the IANA name for Cron; empty means UTC.
+	TimeZone string
+	// DST is a cron.DST.
+	DST uint8
+	// Start and End bound the firings: start <= nominal < end; 0 means no bound.
+	Start, End Time
+	// Jitter bounds how long after its nominal time a firing is due.
+	Jitter time.Duration
+	// Exclude are expressions of times without a firing.
+	Exclude []string
+}
+
+// CatchUp says what becomes of firings whose time passed while none could happen.
+type CatchUp uint8
+
+// The choices. Firings that are not put count as missed.
+const (
+	// CatchUpLatest puts the latest one.
+	CatchUpLatest CatchUp = 0
+	// CatchUpAll puts all, in order.
+	CatchUpAll CatchUp = 1
+	// CatchUpNone puts the latest one only if it is at most CatchUpSlack late.
+	CatchUpNone CatchUp = 2
+)
+
+// CatchUpSlack is how late a firing may be with CatchUpNone.
+const CatchUpSlack = time.Minute
+
+// Overlap says what becomes of a firing while an earlier job of the schedule has not ended. A DEAD
+// job has ended.
+type Overlap uint8
+
+// The choices. Firings that are not put count as skipped.
+const (
+	OverlapAllow Overlap = 0
+	// OverlapSkip puts no job while one is DELAYED, READY or RESERVED.
+	OverlapSkip Overlap = 1
+	// OverlapOneWaiting puts no job while one is DELAYED or READY.
+	OverlapOneWaiting Overlap = 2
+)
+
+// DefaultScheduleWindow is the window of a schedule that names none.
+const DefaultScheduleWindow = 24 * time.Hour
+
+// SchedulePolicy says what becomes of firings that cannot happen as planned.
+type SchedulePolicy struct {
+	CatchUp CatchUp
+	// Window is how late a firing may be put; one that is later is missed. 0 means
+	// DefaultScheduleWindow.
+	Window  time.Duration
+	Overlap Overlap
+	// MaxFires ends the schedule after so many jobs of its own time; 0 means no limit.
+	MaxFires uint64
+	// PauseOnDead pauses the schedule when one of its jobs becomes DEAD.
+	PauseOnDead bool
+}
+
+// Schedule is what a shard keeps of a schedule.
+type Schedule struct {
+	Queue, Name string
+	// Serial identifies the schedule in its shard. Version counts its contents, from 1.
+	Serial, Version uint64
+	Spec            ScheduleSpec
+	Policy          SchedulePolicy
+	// Job has the options, headers, body and key of the jobs.
+	Job Put
+	// Created and Changed are when it was first put and last given another content.
+	Created, Changed Time
+	// Next is the nominal time of the next firing, 0 if there is none. With Replan it is not one of
+	// the Spec: the leader finds the first one after it.
+	Next   Time
+	Replan bool
+	// ZoneData is the version of the time-zone data that Next was found with.
+	ZoneData string
+	// Paused keeps it from firing; Note says why.
+	Paused bool
+	Note   string
+	// Last is the latest nominal time that has fired or was passed over. None before it fires again.
+	Last   Time
+	Counts ScheduleCounts
+	// Jobs are serials of the last jobs that had not ended at the last firing, at most
+	// ScheduleJobsKept.
+	Jobs []uint64
+	// Recent are the last firings, oldest first, at most FiringsKept.
+	Recent []Firing
+}
+
+// ScheduleCounts are the totals of a schedule since it was created.
+type ScheduleCounts struct{ Fired, Missed, Skipped, Backfilled uint64 }
+
+// The bounds of what a schedule remembers.
+const (
+	ScheduleJobsKept = 8
+	FiringsKept      = 10
+	// ScheduleNoteBytes is the most of a note, RunMax the most jobs of a RunSchedule.
+	ScheduleNoteBytes = 256
+	RunMax            = 1000
+)
+
+// FiringResult says what came of a firing.
+type FiringResult uint8
+
+// The results.
+const (
+	Fired      FiringResult = 1
+	Missed     FiringResult = 2
+	Skipped    FiringResult = 3
+	Backfilled FiringResult = 4
+)
+
+// Firing is one firing of a schedule, or several that were missed in a row.
+type Firing struct {
+	Result FiringResult
+	// Nominal is the time that it was planned for; of missed ones that of the last.
+	Nominal Time
+	// At is when the shard dealt with it.
+	At Time
+	// Count is the number of missed ones, else 1.
+	Count uint64
+}
+
+// PutSchedule creates a schedule, or gives it another content. The same content changes nothing.
+// Results: Created, Replaced, Serial, Version, Due (the next firing, 0 for none). Codes: QueueChanged, Quota,
+// VersionChanged.
+type PutSchedule struct {
+	Queue                 string
+	Partition, Partitions uint32
+	Name                  string
+	Spec                  ScheduleSpec
+	Policy                SchedulePolicy
+	// Job is as in Schedule.
+	Job Put
+	// IfVersion, if not 0, must be the present version.
+	IfVersion uint64
+	// Next is the first nominal time of the Spec after the present, 0 for none. ZoneData is the version
+	// of the time-zone data that it was found with.
+	Next     Time
+	ZoneData string
+}
+
+// DeleteSchedule removes a schedule. Result: Count, the jobs cancelled. Codes: QueueNotFound,
+// ScheduleNotFound, VersionChanged.
+type DeleteSchedule struct {
+	Queue, Name string
+	// CancelWaiting ends its last jobs that are DELAYED or READY, as many as it remembers.
+	CancelWaiting bool
+	IfVersion     uint64
+}
+
+// PauseSchedules pauses or resumes schedules of a queue. Names that it does not know are passed over.
+// Result: Count, those changed. Code: QueueNotFound.
+type PauseSchedules struct {
+	Queue  string
+	Names  []string
+	Resume bool
+	Note   string
+}
+
+// Fire deals with firings whose time has come: it passes over Missed of them, puts the job of another,
+// and sets the next. Results: Created if a job was put, Serial. Codes: QueueNotFound,
+// ScheduleNotFound; VersionChanged if it does not go on from the schedule as it is; QueueFull, which
+// changes nothing. Only the leader proposes it.
+type Fire struct {
+	Queue, Name string
+	// Serial and Nominal must be the schedule's Serial and Next.
+	Serial  uint64
+	Nominal Time
+	// Missed counts the nominal times from Nominal on that are passed over, and LastMissed is the last
+	// of them.
+	Missed     uint64
+	LastMissed Time
+	// Put is the nominal time whose job is put, 0 for none; Due is when that job is due.
+	Put, Due Time
+	// Next is the nominal time after all of these, 0 for none. ZoneData is the version of the time-zone
+	// data that it was found with.
+	Next     Time
+	ZoneData string
+}
+
+// RunSchedule puts jobs of a schedule for the given nominal times, at most RunMax, whatever its policy
+// says and also if it is paused. A job that is held or remembered is not put again. Results: Count,
+// the jobs put; More, if the queue was full before the last one. Codes: QueueNotFound,
+// ScheduleNotFound, QueueFull if no job was put for that reason.
+type RunSchedule struct {
+	Queue, Name string
+	Times       []Time
+}
+
+// Kind returns KindPutSchedule.
+func (*PutSchedule) Kind() Kind { return KindPutSchedule }
+
+// Kind returns KindDeleteSchedule.
+func (*DeleteSchedule) Kind() Kind { return KindDeleteSchedule }
+
+// Kind returns KindPauseSchedules.
+func (*PauseSchedules) Kind() Kind { return KindPauseSchedules }
+
+// Kind returns KindFire.
+func (*Fire) Kind() Kind { return KindFire }
+
+// Kind returns KindRunSchedule.
+func (*RunSchedule) Kind() Kind { return KindRunSchedule }
+
+// schedulePrefix begins the ids of the jobs of schedules.
+const schedulePrefix = "cron:"
+
+// ScheduleJobID returns the id of the job of a firing: `cron:<name>@<time>`, in RFC 3339.
+func ScheduleJobID(name string, nominal Time) string {
+	return schedulePrefix + name + "@" + FormatTime(nominal)
+}
+
+// ScheduleOf returns the name of the schedule that a job with a client-chosen id belongs to; false if
+// its id is not that of a firing.
+func ScheduleOf(id string) (name string, ok bool) {
+	rest, ok := strings.CutPrefix(id, schedulePrefix)
+	at := strings.LastIndexByte(rest, '@')
+	if !ok || at < 0 {
+		return "", false
+	}
+	return rest[:at], true
+}
+
+// The headers that the jobs of a schedule have besides those of its Job.
+const (
+	HeaderSchedule = "belfry-schedule"
+	HeaderNominal  = "belfry-nominal"
+)

@@ -1,0 +1,168 @@
+package schedules
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// everySecond is a calendar of every whole second from 1 s on, up to last.
+type everySecond struct {
+	last fsm.Time
+	data string
+}
+
+const second = fsm.Time(time.Second)
+
+func (c everySecond) Next(t fsm.Time) fsm.Time {
+	next := (t/second + 1) * second
+	if c.last != 0 && next > c.last {
+		return 0
+	}
+	return next
+}
+
+func (everySecond) Due(nominal fsm.Time) fsm.Time { return nominal + 7 }
+func (c everySecond) ZoneData() string            { return c.data }
+
+// step is one command of a plan, in short.
+type step struct {
+	Missed          uint64
+	LastMissed, Put fsm.Time
+	Next            fsm.Time
+}
+
+// apply carries out a plan as a machine does, and fails if a command does not go on.
+func apply(t *testing.T, s *fsm.Schedule, now fsm.Time, plan []*fsm.Fire) (steps []step) {
+	t.Helper()
+	for _, c := range plan {
+		if !GoesOn(s, c, now) {
+			t.Fatalf("%+v does not go on from %+v", c, s)
+		}
+		Pass(s, c, now)
+		if c.Put != 0 {
+			if c.Due != c.Put+7 {
+				t.Errorf("the job of %d is due at %d", c.Put, c.Due)
+			}
+			Note(s, fsm.Fired, c.Put, now)
+		}
+		steps = append(steps, step{c.Missed, c.LastMissed / second, c.Put / second, c.Next / second})
+	}
+	return steps
+}
+
+func TestPlan(t *testing.T) {
+	for name, tc := range map[string]struct {
+		policy fsm.SchedulePolicy
+		now    fsm.Time // in seconds; the schedule was to fire at second 10
+		last   fsm.Time
+		want   []step
+	}{
+		"in time":         {now: 10, want: []step{{0, 0, 10, 11}}},
+		"the latest":      {now: 14, want: []step{{4, 13, 14, 15}}},
+		"the last of all": {now: 10, last: 10, want: []step{{0, 0, 10, 0}}},
+		"all": {fsm.SchedulePolicy{CatchUp: fsm.CatchUpAll}, 12, 0, []step{
+			{0, 0, 10, 11}, {0, 0, 11, 12}, {0, 0, 12, 13},
+		}},
+		"all of the window": {
+			fsm.SchedulePolicy{CatchUp: fsm.CatchUpAll, Window: time.Second}, 13, 0, []step{{2, 11, 12, 13}, {0, 0, 13, 14}},
+		},
+		"none is in the window": {
+			fsm.SchedulePolicy{CatchUp: fsm.CatchUpAll, Window: time.Second}, 20, 12, []step{{3, 12, 0, 0}},
+		},
+		"the latest is too late":   {fsm.SchedulePolicy{Window: time.Second}, 20, 12, []step{{3, 12, 0, 0}}},
+		"none, and a little late":  {fsm.SchedulePolicy{CatchUp: fsm.CatchUpNone}, 12, 0, []step{{2, 11, 12, 13}}},
+		"none, and more than that": {fsm.SchedulePolicy{CatchUp: fsm.CatchUpNone}, 80, 12, []step{{3, 12, 0, 0}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &fsm.Schedule{Serial: 1, Next: 10 * second, Policy: tc.policy}
+			plan := Plan(s, tc.now*second, everySecond{last: tc.last * second})
+			if diff := cmp.Diff(tc.want, apply(t, s, tc.now*second, plan)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestPlanIsBounded: a long outage is caught up with in several plans, and no nominal time is left out
+// or comes twice.
+func TestPlanIsBounded(t *testing.T) {
+	for _, policy := range []fsm.CatchUp{fsm.CatchUpLatest, fsm.CatchUpAll, fsm.CatchUpNone} {
+		s := &fsm.Schedule{Serial: 1, Next: 10 * second, Policy: fsm.SchedulePolicy{CatchUp: policy}}
+		now := 30_000 * second
+		for s.Next <= now {
+			plan := Plan(s, now, everySecond{})
+			if len(plan) == 0 || len(plan) > StepMax+1 {
+				t.Fatalf("policy %d: a plan of %d commands", policy, len(plan))
+			}
+			apply(t, s, now, plan)
+		}
+		if n := s.Counts.Fired + s.Counts.Missed; n != 29_991 || s.Next != now+second || s.Last != now {
+			t.Errorf("policy %d: %d firings, last %d, next %d", policy, n, s.Last, s.Next)
+		}
+		if fired := s.Counts.Fired; (policy == fsm.CatchUpAll) != (fired == 29_991) || fired == 0 {
+			t.Errorf("policy %d: %d jobs", policy, fired)
+		}
+	}
+}
+
+// TestPlanAgain: with other time-zone data, or if the next time is not known, the leader finds it
+// first.
+func TestPlanAgain(t *testing.T) {
+	s := &fsm.Schedule{Serial: 1, Next: 10*second + 5, ZoneData: "a", Last: 8 * second}
+	plan := Plan(s, 11*second, everySecond{data: "b"})
+	if want := []step{{0, 0, 0, 9}}; !slices.Equal(apply(t, s, 11*second, plan), want) || s.ZoneData != "b" {
+		t.Errorf("other data: %+v, data %q", plan[0], s.ZoneData)
+	}
+	s.Next, s.Replan = 8*second, true
+	plan = Plan(s, 11*second, everySecond{data: "b"})
+	if want := []step{{0, 0, 0, 9}}; !slices.Equal(apply(t, s, 11*second, plan), want) || s.Replan {
+		t.Errorf("not known: %+v", plan[0])
+	}
+	s.ZoneData = "c" // the same time by other data
+	plan = Plan(s, 9*second, everySecond{data: "d"})
+	if want := []step{{0, 0, 9, 10}}; !slices.Equal(apply(t, s, 9*second, plan), want) || s.ZoneData != "d" {
+		t.Errorf("the same time: %+v", plan[0])
+	}
+}
+
+// TestFiresOnce: a Fire does not apply twice, out of order, early, or to another schedule.
+func TestFiresOnce(t *testing.T) {
+	now := 20 * second
+	good := fsm.Fire{
+		Serial: 3, Nominal: 10 * second, Missed: 1, LastMissed: 10 * second, Put: 11 * second, Next: 12 * second,
+	}
+	for name, change := range map[string]func(*fsm.Schedule, *fsm.Fire){
+		"another schedule":    func(_ *fsm.Schedule, c *fsm.Fire) { c.Serial++ },
+		"another firing":      func(_ *fsm.Schedule, c *fsm.Fire) { c.Nominal++ },
+		"paused":              func(s *fsm.Schedule, _ *fsm.Fire) { s.Paused = true },
+		"ended":               func(s *fsm.Schedule, c *fsm.Fire) { s.Next, c.Nominal = 0, 0 },
+		"early":               func(_ *fsm.Schedule, c *fsm.Fire) { c.Put = now + 1; c.Next = now + 2 },
+		"missed early":        func(_ *fsm.Schedule, c *fsm.Fire) { c.LastMissed, c.Put, c.Next = now+1, 0, now+2 },
+		"missed before it":    func(_ *fsm.Schedule, c *fsm.Fire) { c.LastMissed-- },
+		"no number of missed": func(_ *fsm.Schedule, c *fsm.Fire) { c.Missed = 0 },
+		"put what was missed": func(_ *fsm.Schedule, c *fsm.Fire) { c.Put = c.LastMissed },
+		"put before the last": func(s *fsm.Schedule, _ *fsm.Fire) { s.Last = 11 * second },
+		"next is put already": func(_ *fsm.Schedule, c *fsm.Fire) { c.Next = c.Put },
+		"next is before the last": func(s *fsm.Schedule, c *fsm.Fire) {
+			s.Last, c.Missed, c.LastMissed, c.Put = 15*second, 0, 0, 0
+		},
+	} {
+		s, c := fsm.Schedule{Serial: 3, Next: 10 * second}, good
+		if !GoesOn(&s, &c, now) {
+			t.Fatal("the command as it is does not go on")
+		}
+		if change(&s, &c); GoesOn(&s, &c, now) {
+			t.Errorf("%s: it goes on", name)
+		}
+	}
+	s, c := fsm.Schedule{Serial: 3, Next: 10 * second}, good
+	Pass(&s, &c, now)
+	if GoesOn(&s, &c, now) {
+		t.Error("it goes on twice")
+	}
+}

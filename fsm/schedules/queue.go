@@ -1,0 +1,187 @@
+package schedules
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/google/btree"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/store"
+)
+
+// Shard is what the schedules of a shard have in common.
+type Shard struct {
+	Store   *store.Store
+	Scalars *fsm.Scalars
+	// Sum is the digest of the records of the shard, which the schedules are part of.
+	Sum *uint64
+	// Max bounds the schedules of the shard.
+	Max int
+}
+
+// Queue has the schedules of a queue by name. A schedule is known by its index, which is never 0.
+type Queue struct {
+	shard *Shard
+	index uint32 // of the record of the queue
+	name  string
+	names *btree.BTreeG[named] // nil while there was none
+}
+
+type named struct {
+	name  string
+	index uint32
+}
+
+// namesDegree is where inserting is fastest for many names.
+const namesDegree = 64
+
+// New returns the schedules of a queue that has none.
+func New(shard *Shard, index uint32, name string) Queue {
+	return Queue{shard: shard, index: index, name: name}
+}
+
+// Len is the number of schedules.
+func (q *Queue) Len() int {
+	if q.names == nil {
+		return 0
+	}
+	return q.names.Len()
+}
+
+// Find returns the index of a schedule, 0 if there is none of that name.
+func (q *Queue) Find(name string) uint32 { return q.shard.Store.Schedules.Find(q.index, name) }
+
+// Get returns a schedule. The body of its job aliases the store until the next change.
+func (q *Queue) Get(index uint32) fsm.Schedule {
+	s := q.shard.Store.Schedules.Schedule(index)
+	s.Queue = q.name
+	return s
+}
+
+// Add stores a schedule of a new name.
+func (q *Queue) Add(s *fsm.Schedule) {
+	if q.names == nil {
+		q.names = btree.NewG(namesDegree, func(a, b named) bool { return a.name < b.name })
+	}
+	all := &q.shard.Store.Schedules
+	index := all.Add(q.index, s)
+	q.names.ReplaceOrInsert(named{strings.Clone(s.Name), index})
+	*q.shard.Sum += all.Hash(index, q.name)
+}
+
+// Set replaces a schedule.
+func (q *Queue) Set(index uint32, s *fsm.Schedule) {
+	all := &q.shard.Store.Schedules
+	*q.shard.Sum -= all.Hash(index, q.name)
+	all.Replace(index, s)
+	*q.shard.Sum += all.Hash(index, q.name)
+}
+
+// Remove removes a schedule.
+func (q *Queue) Remove(index uint32) {
+	all := &q.shard.Store.Schedules
+	*q.shard.Sum -= all.Hash(index, q.name)
+	q.names.Delete(named{name: string(all.Name(index))})
+	all.Remove(index)
+}
+
+// Put carries out a PutSchedule in a queue that is there. It reports whether anything changed.
+func (q *Queue) Put(c *fsm.PutSchedule) (fsm.Result, bool) {
+	index := q.Find(c.Name)
+	var s fsm.Schedule
+	if index != 0 {
+		s = q.Get(index)
+	}
+	scalars := q.shard.Scalars
+	switch {
+	case c.IfVersion != 0 && c.IfVersion != s.Version:
+		return fsm.Result{Code: fsm.VersionChanged, Version: s.Version}, false
+	case index == 0 && q.shard.Store.Schedules.Len() >= q.shard.Max:
+		return fsm.Result{Code: fsm.Quota}, false
+	case index == 0:
+		scalars.Serial++
+		s = fsm.Schedule{Name: c.Name, Serial: scalars.Serial, Created: scalars.Clock}
+		Redefine(&s, c, scalars.Clock)
+		q.Add(&s)
+		return fsm.Result{Created: true, Serial: s.Serial, Version: s.Version, Due: s.Next}, true
+	}
+	before := codec.AppendDefinition(nil, &s.Spec, &s.Policy, &s.Job)
+	if bytes.Equal(before, codec.AppendDefinition(nil, &c.Spec, &c.Policy, &c.Job)) {
+		return fsm.Result{Serial: s.Serial, Version: s.Version, Due: s.Next}, false
+	}
+	Redefine(&s, c, scalars.Clock)
+	q.Set(index, &s)
+	return fsm.Result{Replaced: true, Serial: s.Serial, Version: s.Version, Due: s.Next}, true
+}
+
+// Pause carries out a PauseSchedules, and returns the number of schedules that changed.
+func (q *Queue) Pause(c *fsm.PauseSchedules) (n uint64) {
+	for _, name := range c.Names {
+		index := q.Find(name)
+		if index == 0 {
+			continue
+		}
+		if s := q.Get(index); s.Paused == c.Resume {
+			s.Paused, s.Note = !c.Resume, c.Note
+			q.Set(index, &s)
+			n++
+		}
+	}
+	return n
+}
+
+// Dead takes note that a job became DEAD: its schedule may be paused for that.
+func (q *Queue) Dead(id string) {
+	name, ok := fsm.ScheduleOf(id)
+	if !ok {
+		return
+	}
+	if index := q.Find(name); index != 0 {
+		if s := q.Get(index); s.Policy.PauseOnDead && !s.Paused {
+			s.Paused, s.Note = true, "job "+id+" is dead"
+			q.Set(index, &s)
+		}
+	}
+}
+
+// Drop removes schedules by name, at most so many.
+func (q *Queue) Drop(most uint64) {
+	for ; most > 0 && q.Len() > 0; most-- {
+		first, _ := q.names.Min()
+		q.Remove(first.index)
+	}
+}
+
+// Reset moves the times at which schedules were changed and dealt with to a clock that was set back,
+// at the latest.
+func (q *Queue) Reset(to fsm.Time) {
+	if q.names == nil {
+		return
+	}
+	q.names.Ascend(func(n named) bool {
+		s := q.Get(n.index)
+		s.Created, s.Changed = min(s.Created, to), min(s.Changed, to)
+		for i := range s.Recent {
+			s.Recent[i].At = min(s.Recent[i].At, to)
+		}
+		q.Set(n.index, &s)
+		return true
+	})
+}
+
+// Firing returns the put of the job of a nominal time.
+func (q *Queue) Firing(s *fsm.Schedule, nominal fsm.Time) fsm.Put {
+	p := s.Job
+	p.Queue, p.ID = q.name, fsm.ScheduleJobID(s.Name, nominal)
+	p.Headers = slices.DeleteFunc(slices.Clone(p.Headers), func(h fsm.Header) bool {
+		return h.Name == fsm.HeaderNominal || h.Name == fsm.HeaderSchedule
+	})
+	p.Headers = append(p.Headers,
+		fsm.Header{Name: fsm.HeaderNominal, Value: p.ID[strings.LastIndexByte(p.ID, '@')+1:]},
+		fsm.Header{Name: fsm.HeaderSchedule, Value: s.Name})
+	slices.SortFunc(p.Headers, func(a, b fsm.Header) int { return strings.Compare(a.Name, b.Name) })
+	return p
+}

@@ -1,0 +1,126 @@
+package store
+
+import (
+	"encoding/binary"
+	"iter"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/digest"
+)
+
+// Schedules are the schedules of all queues. A schedule is known by the index of its record, which is
+// never 0.
+type Schedules struct {
+	store   *Store
+	records pages[ScheduleRecord]
+	names   table // by queue and name
+	// Due are the schedules that fire, by (next, serial).
+	Due Order
+}
+
+// ScheduleRecord is what is read of a schedule often; the rest is encoded.
+type ScheduleRecord struct {
+	Next   fsm.Time
+	Serial uint64
+	blob   blobRef // a uvarint length and the encoded schedule
+	Queue  uint32
+	due    bool // it is in Due
+}
+
+func newSchedules(s *Store) Schedules {
+	return Schedules{
+		store: s, records: newPages[ScheduleRecord](scheduleShift), names: newTable(), Due: s.orders.by(bySchedule),
+	}
+}
+
+// Len is the number of schedules.
+func (x *Schedules) Len() int { return x.records.count() }
+
+// Record returns the record of a schedule for reading. The pointer is valid until the next change.
+func (x *Schedules) Record(index uint32) *ScheduleRecord { return x.records.at(index) }
+
+// Find returns the index of a schedule, 0 if there is none of that name.
+func (x *Schedules) Find(queue uint32, name string) uint32 {
+	return x.names.find(x.store.idHash(queue, name), func(index uint32) bool {
+		return x.records.at(index).Queue == queue && string(x.Name(index)) == name
+	})
+}
+
+// Encoded returns a schedule as codec.AppendSchedule encodes it. It aliases the store until the next
+// change.
+func (x *Schedules) Encoded(index uint32) []byte {
+	b := x.store.blobs.at(x.records.at(index).blob)
+	n, w := binary.Uvarint(b)
+	return b[w : w+int(n)]
+}
+
+// Name returns the name of a schedule, which aliases the store until the next change.
+func (x *Schedules) Name(index uint32) []byte {
+	r := codec.PlainReader(x.Encoded(index))
+	return r.Bytes()
+}
+
+// Schedule returns a schedule, but for the name of its queue. The body of its job aliases the store
+// until the next change.
+func (x *Schedules) Schedule(index uint32) fsm.Schedule {
+	r := codec.PlainReader(x.Encoded(index))
+	return r.Schedule()
+}
+
+// Add stores a schedule of a queue that has none of its name, and returns its index.
+func (x *Schedules) Add(queue uint32, v *fsm.Schedule) uint32 {
+	index := x.records.alloc()
+	*x.records.edit(index) = ScheduleRecord{Serial: v.Serial, Queue: queue}
+	x.set(index, v)
+	x.names.insert(x.store.idHash(queue, v.Name), index)
+	return index
+}
+
+// Replace changes all of a schedule but its name and its serial. v may alias what it was.
+func (x *Schedules) Replace(index uint32, v *fsm.Schedule) {
+	before := x.records.at(index).blob
+	x.set(index, v)
+	x.store.blobs.release(before)
+}
+
+func (x *Schedules) set(index uint32, v *fsm.Schedule) {
+	if x.records.at(index).due {
+		x.Due.Remove(index)
+	}
+	s := x.store
+	s.scratch = codec.SetLength(codec.AppendSchedule(append(s.scratch[:0], 0, 0), v), 0, 2)
+	r := x.records.edit(index)
+	r.Next, r.blob, r.due = v.Next, s.blobs.put(s.scratch), v.Next != 0 && !v.Paused
+	if r.due {
+		x.Due.Insert(index)
+	}
+}
+
+// Remove removes a schedule.
+func (x *Schedules) Remove(index uint32) {
+	r := *x.records.at(index)
+	if r.due {
+		x.Due.Remove(index)
+	}
+	x.names.remove(x.store.idHash(r.Queue, string(x.Name(index))), index)
+	x.store.blobs.release(r.blob)
+	x.records.release(index)
+}
+
+// Hash is the part of the digest of a schedule of the named queue.
+func (x *Schedules) Hash(index uint32, queue string) uint64 {
+	return digest.EncodedSchedule(queue, x.Encoded(index))
+}
+
+// Schedules are the encoded schedules, with the index of their queue.
+func (p *Pinned) Schedules() iter.Seq2[uint32, []byte] {
+	return func(yield func(uint32, []byte) bool) {
+		for r := range p.schedules.where(func(r *ScheduleRecord) bool { return r.Serial != 0 }) {
+			in := codec.PlainReader(p.blob(r.blob))
+			if !yield(r.Queue, in.Bytes()) {
+				return
+			}
+		}
+	}
+}
