@@ -42,6 +42,11 @@ var importTable = []importRow{
 		reason: "when a schedule fires is calculated from values alone, for whoever asks",
 	},
 	{
+		dir:    "cron/calendar",
+		may:    []string{"cron", "fsm", "fsm/schedules"},
+		reason: "the calendars of package cron for the schedules of a shard",
+	},
+	{
 		dir:     "fsm",
 		testMay: []string{"fsm/fsmtest"},
 		reason:  "the vocabulary of a shard is below all that has to do with one",
@@ -142,10 +147,10 @@ var importTable = []importRow{
 	{
 		dir: "node",
 		may: []string{
-			"fsm", "fsm/codec", "fsm/machine", "fsm/snapshot", "node/admit", "node/clock", "node/conditions",
+			"fsm", "fsm/codec", "fsm/machine", "fsm/schedules", "fsm/snapshot", "node/admit", "node/clock", "node/conditions",
 			"node/founding", "node/histogram", "node/identity", "node/longpoll", "node/measure", "node/outcome",
-			"node/peer", "node/propose", "node/raftgroup", "node/recovery", "node/storage", "node/storage/disk",
-			"wakeup",
+			"node/peer", "node/propose", "node/raftgroup", "node/recovery", "node/scheduler", "node/storage",
+			"node/storage/disk", "wakeup",
 		},
 		testMay: []string{
 			"node/clock/clocktest", "node/nodetest", "node/nodetest/pipetest", "node/storage/diskfault",
@@ -225,6 +230,12 @@ var importTable = []importRow{
 		testMay:  []string{"node/storage/diskfault"},
 		external: []string{"github.com/hashicorp/go-hclog", "github.com/hashicorp/raft"},
 		reason:   "a Raft group runs any machine, and knows neither shards nor nodes",
+	},
+	{
+		dir:     "node/scheduler",
+		may:     []string{"fsm", "fsm/schedules", "node/clock", "node/outcome", "wakeup"},
+		testMay: []string{"fsm/codec", "fsm/machine"},
+		reason:  "it plans and proposes firings; it knows neither Raft nor the shard",
 	},
 	{
 		dir:     "node/propose",
@@ -1071,9 +1082,9 @@ var importTable = []importRow{
 	{
 		dir: "cmd/belfry/server",
 		may: []string{
-			"access/certs", "access/tokens", "cluster", "cluster/catalog", "cluster/gossip", "cluster/placement", "fsm", "node",
-			"node/admit", "node/clock", "node/identity", "node/journal", "node/peer", "node/storage/disk", "rpc",
-			"rpc/backend/adapter", "rpc/portcheck",
+			"access/certs", "access/tokens", "cluster", "cluster/catalog", "cluster/gossip", "cluster/placement", "cron",
+			"cron/calendar", "fsm", "fsm/schedules", "node", "node/admit", "node/clock", "node/identity",
+			"node/journal", "node/peer", "node/storage/disk", "rpc", "rpc/backend/adapter", "rpc/portcheck",
 		},
 		testMay:  []string{"cmd/belfry/processtest", "fsm/backup", "fsm/digest", "rpc/belfry/...", "rpc/fault"},
 		external: []string{"connectrpc.com/connect", "github.com/prometheus", "google.golang.org/protobuf"},

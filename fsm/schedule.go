@@ -16,7 +16,7 @@ type ScheduleSpec struct {
 	TimeZone string
 	// DST is a cron.DST.
 	DST uint8
-	// Start and End bound the firings: start <= nominal < end; 0 means no bound.
+	// Start and End bound the firings: start <= nominal <= end; 0 means no bound.
 	Start, End Time
 	// Jitter bounds how long after its nominal time a firing is due.
 	Jitter time.Duration

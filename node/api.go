@@ -162,6 +162,10 @@ type ShardStats struct {
 	ServerLateSeconds, WorkerLateSeconds histogram.Values
 	// Redelivered counts the grants that were not the first of their job.
 	Redelivered uint64
+	// Fired, Missed and Skipped count firings of schedules since this node leads. FiredLateSeconds runs
+	// from the nominal time of a firing to the put of its job, but for those that are caught up with.
+	Fired, Missed, Skipped uint64
+	FiredLateSeconds       histogram.Values
 	// Queues are keyed by name. The map is empty if this node does not lead the shard.
 	Queues map[string]QueueStats
 	// Spaces is the use here of the quotas of namespaces, by name. The map is empty if this node

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/schedules"
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/founding"
@@ -68,6 +69,11 @@ type Config struct {
 	Resolve func(serverID string) (addrs []string, err error)
 	// Dial connects to an address that Resolve returned; defaults to TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
+
+	// Calendar returns the calendar of a schedule, with which the leader of a shard finds its firings. An
+	// error means that this program cannot read the schedule's rule. If Calendar is nil, it can read
+	// none.
+	Calendar func(s *fsm.Schedule) (schedules.Calendar, error)
 
 	// Clock is the source of timestamps; defaults to the system's clock.
 	Clock clock.Source
@@ -171,6 +177,9 @@ func (cfg Config) withDefaults() Config {
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = clock.System()
+	}
+	if cfg.Calendar == nil {
+		cfg.Calendar = func(*fsm.Schedule) (schedules.Calendar, error) { return nil, errors.New("the node has no calendar") }
 	}
 	if cfg.Resolve == nil {
 		cfg.Resolve = func(serverID string) ([]string, error) {

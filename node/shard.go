@@ -23,6 +23,7 @@ import (
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/propose"
 	"github.com/belfrydb/belfry/node/raftgroup"
+	"github.com/belfrydb/belfry/node/scheduler"
 	"github.com/belfrydb/belfry/node/storage"
 )
 
@@ -38,6 +39,7 @@ type shard struct {
 	admission *admit.Admission
 	queues    *admit.QueueLimit
 	pacer     *propose.Pacer
+	scheduler *scheduler.Scheduler
 	stats     *measure.Counters
 	memory    admit.MachineMemory
 
@@ -113,6 +115,10 @@ func newShard(n *Node, number uint32) *shard {
 		NotApplied: func() { s.stats.NotApplied.Add(1) }, Failed: s.stats.Failed, Note: s.Note, Spawn: s.Spawn,
 	})
 	s.pacer = propose.NewPacer(s.clock.Now, s.nextDuty, s.expire)
+	s.scheduler = scheduler.New(scheduler.Config{
+		Now: s.clock.Now, Next: s.nextFiring, Due: s.dueSchedules, Calendar: n.cfg.Calendar, Propose: s.proposeFirings,
+		Fired: s.stats.Fired, Note: s.Note,
+	})
 	return s
 }
 
@@ -132,6 +138,7 @@ func (s *shard) follow(m Machine) {
 	s.followClock(machine.Clock())
 	s.admission.SetLeases(machine.Leases())
 	s.pacer.Moved(s.dutyOf(machine))
+	s.scheduler.Moved(machine.NextFiring())
 	s.queues.SetQueues(machine)
 }
 
@@ -207,6 +214,7 @@ func (s *shard) lead(ctx context.Context, l *raftgroup.Leadership) {
 	})
 	duties.Go(func() { s.calls.Run(ctx) })
 	duties.Go(func() { s.pacer.Run(ctx) })
+	duties.Go(func() { s.scheduler.Run(ctx) })
 	<-ctx.Done()
 	s.calls.End(outcome.ErrNoLeader)
 	duties.Wait()
@@ -278,6 +286,24 @@ func (s *shard) expire(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	return reply.Results[0].More || s.forgetsMore(), nil
+}
+
+// nextFiring returns when the next schedule of the machine fires, 0 if none does.
+func (s *shard) nextFiring() (next fsm.Time) {
+	s.Replica().View(func(m Machine, _ raftgroup.Position) { next = m.(shardMachine).m.NextFiring() })
+	return next
+}
+
+// dueSchedules returns schedules of the machine whose firing has come. See machine.DueSchedules.
+func (s *shard) dueSchedules(now fsm.Time, most int, skip func(queue string) bool) (due []fsm.Schedule) {
+	s.Replica().View(func(m Machine, _ raftgroup.Position) { due = m.(shardMachine).m.DueSchedules(now, most, skip) })
+	return due
+}
+
+// proposeFirings carries out a request of the scheduler.
+func (s *shard) proposeFirings(ctx context.Context, req *fsm.Request) ([]fsm.Result, error) {
+	reply, err := s.calls.Do(ctx, req)
+	return reply.Results, err
 }
 
 // machineClock returns the shard's time as of the last entry applied here.
@@ -393,7 +419,9 @@ func (s *shard) statistics() ShardStats {
 		Entries: p.Entries, Commands: p.Commands, EntryCommands: p.EntryCommands, EntryBytes: p.EntryBytes,
 		ProposeSeconds: p.ProposeSeconds, CommitSeconds: p.CommitSeconds, ApplySeconds: c.Apply.Value(),
 		ServerLateSeconds: c.ServerLate.Value(), WorkerLateSeconds: c.WorkerLate.Value(), Redelivered: c.Redelivered.Load(),
-		InFlight: p.InFlight, QueuedRequests: p.QueuedRequests, QueuedBytes: p.QueuedBytes, Waiters: s.calls.Parked(),
+		Fired: c.Fires.Fired.Load(), Missed: c.Fires.Missed.Load(), Skipped: c.Fires.Skipped.Load(),
+		FiredLateSeconds: c.FiredLate.Value(),
+		InFlight:         p.InFlight, QueuedRequests: p.QueuedRequests, QueuedBytes: p.QueuedBytes, Waiters: s.calls.Parked(),
 		LeaderChanges: s.LeaderChanges(), Snapshot: s.Group.SnapshotStats(), Storage: s.Group.StorageStats(),
 	}
 	st.LogSyncSeconds = histogramOf(&st.Storage.Log.Append)

@@ -101,7 +101,8 @@ func (a *Admission) Check(req *fsm.Request) error {
 	scarce, exhausted, anyAdds := a.cfg.Space.Scarce(), a.cfg.Space.Exhausted(), false
 	for _, c := range req.Commands {
 		k := c.Kind()
-		adds := k == fsm.KindPut || k == fsm.KindOpen || k == fsm.KindImport
+		adds := k == fsm.KindPut || k == fsm.KindOpen || k == fsm.KindImport || k == fsm.KindPutSchedule ||
+			k == fsm.KindFire || k == fsm.KindRunSchedule
 		if exhausted || adds && low || scarce && !frees(k) {
 			return a.diskRefusal()
 		}

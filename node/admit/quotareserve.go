@@ -54,6 +54,12 @@ func demand(req *fsm.Request) (all map[string]Amounts) {
 		switch c := c.(type) {
 		case *fsm.Put:
 			add(c.Queue, Amounts{JobsLimit: 1, BytesLimit: fsm.PutBytes(c), PutRate: 1000})
+		case *fsm.Fire: // how many bytes its job has is not known here
+			if c.Put != 0 {
+				add(c.Queue, Amounts{JobsLimit: 1, BytesLimit: 1})
+			}
+		case *fsm.RunSchedule:
+			add(c.Queue, Amounts{JobsLimit: uint64(len(c.Times)), BytesLimit: uint64(len(c.Times))})
 		case *fsm.Reserve:
 			for _, queue := range c.Queues {
 				add(queue, Amounts{LeasesLimit: uint64(max(c.Max, 1))})

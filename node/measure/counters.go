@@ -4,6 +4,7 @@ package measure
 import (
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/admit"
@@ -27,6 +28,11 @@ type Counters struct {
 	// WorkerLate and ServerLate divide the lateness of first grants at the moment when a caller was
 	// ready to take the job.
 	WorkerLate, ServerLate *histogram.Histogram
+	// Fires counts the firings of schedules by what came of them.
+	Fires struct{ Fired, Missed, Skipped atomic.Uint64 }
+	// FiredLate is how long after its nominal time the job of a firing was put. Firings that are caught up
+	// with are not counted.
+	FiredLate *histogram.Histogram
 	// Queues has the measurements of single queues.
 	Queues *Queues
 }
@@ -34,7 +40,8 @@ type Counters struct {
 // New returns counters at zero.
 func New() *Counters {
 	return &Counters{
-		Apply: histogram.Seconds(), ServerLate: histogram.Seconds(), WorkerLate: histogram.Seconds(), Queues: newQueues(),
+		Apply: histogram.Seconds(), ServerLate: histogram.Seconds(), WorkerLate: histogram.Seconds(),
+		FiredLate: histogram.Seconds(), Queues: newQueues(),
 	}
 }
 
@@ -60,6 +67,24 @@ func (c *Counters) Failed(err error, requests int) {
 		c.NoLeader.Add(n)
 	case errors.Is(err, outcome.ErrQuota), errors.Is(err, outcome.ErrRateLimited):
 		c.QuotaRefusals.Note(err, n)
+	}
+}
+
+// Fired counts what came of a command of the scheduler. late is how long after its nominal time its job
+// was put.
+func (c *Counters) Fired(fire *fsm.Fire, result *fsm.Result, late time.Duration) {
+	if result.Code != fsm.OK {
+		return
+	}
+	c.Fires.Missed.Add(fire.Missed)
+	switch {
+	case result.Created:
+		c.Fires.Fired.Add(1)
+		if fire.Missed == 0 {
+			c.FiredLate.Observe(late)
+		}
+	case fire.Put != 0:
+		c.Fires.Skipped.Add(1)
 	}
 }
 

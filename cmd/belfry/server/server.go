@@ -23,6 +23,10 @@ import (
 	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/cluster/gossip"
 	"github.com/belfrydb/belfry/cluster/placement"
+	"github.com/belfrydb/belfry/cron"
+	"github.com/belfrydb/belfry/cron/calendar"
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/schedules"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/rpc"
@@ -110,6 +114,8 @@ type Server struct {
 	credentials   *certs.Identity
 	authenticator *authenticator
 
+	// calendars find the firings of schedules, with the time-zone data of this program.
+	calendars *calendar.Calendars
 	node      *node.Node
 	cluster   *cluster.Cluster
 	bootstrap *bootstrap
@@ -220,6 +226,11 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.bootstrap = b
+	zones, err := cron.BuiltInZones()
+	if err != nil {
+		return fmt.Errorf("reading the time-zone data of this program: %w", err)
+	}
+	s.calendars = calendar.New(zones)
 	s.authenticator.readOpenAccessFile()
 	known := b.self.Cluster != ""
 	if known {
@@ -235,6 +246,7 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 		Join: b.cluster, Founding: b.founding, Peers: b.secured(s.shutdown.wrap(b.listener)), Dial: b.dial(),
 		Resolve: b.directory.Resolve, Clocks: clocks,
 		MemoryBytes: cfg.MemoryBytes, HeapLive: heapLive,
+		Calendar: func(v *fsm.Schedule) (schedules.Calendar, error) { return s.calendars.Of(v.Name, &v.Spec) },
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,194 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/machine"
+	"github.com/belfrydb/belfry/fsm/schedules"
+	"github.com/belfrydb/belfry/node/outcome"
+)
+
+// everySecond is a calendar of every whole second.
+type everySecond struct{}
+
+const second = fsm.Time(time.Second)
+
+func (everySecond) Next(t fsm.Time) fsm.Time      { return (t/second + 1) * second }
+func (everySecond) Due(nominal fsm.Time) fsm.Time { return nominal }
+func (everySecond) ZoneData() string              { return "" }
+
+// shard is a machine whose entries are applied at once, at the time of the bubble.
+type shard struct {
+	t        *testing.T
+	m        *machine.Machine
+	s        *Scheduler
+	fails    error // of every proposal
+	proposed int
+	late     time.Duration // the most that a firing was late
+	notes    []string
+}
+
+func newShard(t *testing.T) *shard {
+	d := &shard{t: t, m: machine.New(fsm.Config{})}
+	d.s = New(Config{
+		Now: now, Next: d.m.NextFiring, Due: d.m.DueSchedules,
+		Calendar: func(s *fsm.Schedule) (schedules.Calendar, error) {
+			if s.Spec.Cron == "unreadable" {
+				return nil, errors.New("it is unreadable")
+			}
+			return everySecond{}, nil
+		},
+		Propose: func(_ context.Context, req *fsm.Request) ([]fsm.Result, error) {
+			if d.proposed++; d.fails != nil {
+				return nil, d.fails
+			}
+			return d.apply(req.Commands...), nil
+		},
+		Fired: func(_ *fsm.Fire, result *fsm.Result, late time.Duration) {
+			if result.Created {
+				d.late = max(d.late, late)
+			}
+		},
+		Note: func(doing string, err error) { d.notes = append(d.notes, fmt.Sprintf("%s: %v", doing, err)) },
+	})
+	return d
+}
+
+func now() fsm.Time { return fsm.Time(time.Now().UnixNano()) }
+
+func (d *shard) apply(commands ...fsm.Command) []fsm.Result {
+	d.t.Helper()
+	request := codec.AppendRequestIn(nil, 4, &fsm.Request{Commands: commands})
+	results, err := d.m.Apply(d.m.Index()+1, codec.AppendEntryIn(nil, 4, now(), [][]byte{request}))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.s.Moved(d.m.NextFiring())
+	return results
+}
+
+// put creates a schedule that fires at the next whole second.
+func (d *shard) put(queue, name string, spec fsm.ScheduleSpec) {
+	d.t.Helper()
+	d.apply(&fsm.PutSchedule{
+		Queue: queue, Partitions: 1, Name: name, Spec: spec, Policy: fsm.SchedulePolicy{CatchUp: fsm.CatchUpAll},
+		Next: everySecond{}.Next(now()),
+	})
+}
+
+// jobs returns how many jobs a queue holds.
+func (d *shard) jobs(queue string) uint64 {
+	q, _ := d.m.Queue(queue, now())
+	return q.Counts.Jobs()
+}
+
+// lead runs the scheduler for a while, and waits until it has ended.
+func (d *shard) lead(length time.Duration) {
+	ctx, cancel := context.WithTimeout(d.t.Context(), length)
+	defer cancel()
+	d.s.Run(ctx)
+}
+
+// TestFires: each nominal time has one job, put at that very time, whichever leader puts it. What was
+// missed between two leaders is caught up with.
+func TestFires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShard(t)
+		d.put("q", "one", fsm.ScheduleSpec{})
+		d.put("ns/q", "two", fsm.ScheduleSpec{})
+		d.lead(30*time.Second + 500*time.Millisecond)
+		if one, two := d.jobs("q"), d.jobs("ns/q"); one != 30 || two != 30 || d.late != 0 {
+			t.Errorf("%d and %d jobs after 30 seconds, %v late", one, two, d.late)
+		}
+		time.Sleep(10 * time.Second)
+		d.lead(time.Second)
+		if one, two := d.jobs("q"), d.jobs("ns/q"); one != 41 || two != 41 {
+			t.Errorf("%d and %d jobs after 41 seconds, of which 10 had no leader", one, two)
+		}
+	})
+}
+
+// TestWakesForAnEarlierFiring: a schedule that is put while the scheduler waits for a later one fires in
+// time.
+func TestWakesForAnEarlierFiring(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShard(t)
+		go func() {
+			time.Sleep(time.Minute + time.Millisecond)
+			d.put("q", "first", fsm.ScheduleSpec{})
+		}()
+		d.lead(time.Minute + 1500*time.Millisecond)
+		if n := d.jobs("q"); n != 1 || d.late != 0 {
+			t.Errorf("%d jobs, %v late", n, d.late)
+		}
+	})
+}
+
+// TestHeldQueues: a full queue, and one with a rule that cannot be read, do not keep others from firing,
+// and are not asked for all the time.
+func TestHeldQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShard(t)
+		d.apply(&fsm.Configure{Queue: "full", Partitions: 1, Version: 1, Settings: fsm.Settings{MaxJobs: 2}})
+		d.put("full", "s", fsm.ScheduleSpec{})
+		d.put("broken", "s", fsm.ScheduleSpec{Cron: "unreadable"})
+		d.put("q", "s", fsm.ScheduleSpec{})
+		d.lead(10*time.Second + 500*time.Millisecond)
+		full, broken, n := d.jobs("full"), d.jobs("broken"), d.jobs("q")
+		if full != 2 || broken != 0 || n != 10 || d.late != 0 {
+			t.Errorf("%d jobs of the full queue, %d of the broken one, %d of the other, %v late", full, broken, n, d.late)
+		}
+		if d.proposed > 25 || len(d.notes) < 5 || len(d.notes) > 12 {
+			t.Errorf("%d requests, notes %q", d.proposed, d.notes)
+		}
+		d.apply(&fsm.Configure{Queue: "full", Partitions: 1, Version: 2})
+		d.lead(2 * time.Second)
+		if n := d.jobs("full"); n != 12 {
+			t.Errorf("%d jobs once the queue had room again, want all 12", n)
+		}
+	})
+}
+
+// TestProposalsThatFail: they are tried again after a while, and no firing is lost.
+func TestProposalsThatFail(t *testing.T) {
+	for _, tc := range []struct {
+		err   error
+		notes bool
+	}{{outcome.ErrNoLeader, false}, {outcome.ErrQuota, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newShard(t)
+			d.put("q", "s", fsm.ScheduleSpec{})
+			d.fails = tc.err
+			d.lead(5*time.Second + 500*time.Millisecond)
+			if d.proposed < 4 || d.proposed > 6 || (len(d.notes) > 0) != tc.notes {
+				t.Errorf("%v: %d requests, notes %q", tc.err, d.proposed, d.notes)
+			}
+			d.fails = nil
+			d.lead(2 * time.Second)
+			if n := d.jobs("q"); n != 7 {
+				t.Errorf("%v: %d jobs, want 7", tc.err, n)
+			}
+		})
+	}
+}
+
+// TestManySchedules: all schedules of one second fire in it, more than one round and one request have.
+func TestManySchedules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShard(t)
+		for i := range 2500 {
+			d.put("q", fmt.Sprintf("s%d", i), fsm.ScheduleSpec{})
+		}
+		d.lead(1500 * time.Millisecond)
+		if n := d.jobs("q"); n != 2500 || d.proposed != 3 {
+			t.Errorf("%d jobs in %d requests", n, d.proposed)
+		}
+	})
+}
