@@ -43,7 +43,10 @@ func TestUpdatesThroughAllNodes(t *testing.T) {
 		for _, m := range all {
 			for range each {
 				calls.Go(func() {
-					_, err := m.cluster.UpdateQueue(t.Context(), "wide", func(s fsm.Settings) fsm.Settings { s.MaxJobs++; return s })
+					_, err := m.cluster.UpdateQueue(t.Context(), "wide", func(s fsm.Settings) (fsm.Settings, error) {
+						s.MaxJobs++
+						return s, nil
+					})
 					if err != nil {
 						t.Errorf("through %s: %v", m.name, err)
 					}

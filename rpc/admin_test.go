@@ -304,7 +304,8 @@ func TestUpdateQueueChangesWhatIsSet(t *testing.T) {
 		Ttr: durationpb.New(30 * time.Second), MaxAttempts: proto.Uint32(16), DedupWindow: durationpb.New(10 * time.Minute),
 		DedupForever: proto.Bool(false), MaxInFlight: proto.Uint32(0), MaxJobs: proto.Uint32(0), MaxBytes: proto.Uint64(0),
 		PutsPerSecond: proto.Uint32(0), ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_GONE.Enum(), Paused: proto.Bool(false),
-		RetryDelaysDefault: proto.Bool(true),
+		RetryDelaysDefault: proto.Bool(true), KeyConcurrency: proto.Uint32(0), KeyOrdered: proto.Bool(false),
+		KeyFair: proto.Bool(false), HoldOnDead: proto.Bool(false), NoKeys: proto.Bool(false),
 		Overdue: &belfryv1.OverduePolicy{
 			Mode: belfryv1.OverdueMode_OVERDUE_MODE_FIRE, OverdueAfter: durationpb.New(time.Minute),
 		},

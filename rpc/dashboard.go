@@ -4,10 +4,10 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/belfrydb/belfry/rpc/admin"
 	"github.com/belfrydb/belfry/rpc/auth"
 	"github.com/belfrydb/belfry/rpc/ui"
 	"github.com/belfrydb/belfry/rpc/ui/login"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // Dashboard configures the pages of package ui.
@@ -38,7 +38,7 @@ func (h *handler) mountDashboard(cfg Config) error {
 		return nil
 	}
 	pages := ui.Config{
-		API: inProcess{h}, Defaults: admin.DefaultSettings(), Path: cfg.Dashboard.Path,
+		API: inProcess{h}, Defaults: wire.DefaultSettings(), Path: cfg.Dashboard.Path,
 		ReadOnly: cfg.Dashboard.Mode == DashboardRead, Name: cfg.Name,
 		Version: cfg.Version, Logger: cfg.Logger, Now: cfg.Now,
 	}

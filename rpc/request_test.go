@@ -52,7 +52,7 @@ func (c rememberingCatalog) CreateQueue(ctx context.Context, name string, partit
 }
 
 func (c rememberingCatalog) UpdateQueue(ctx context.Context, name string,
-	change func(fsm.Settings) fsm.Settings) (backend.QueueConfig, error) {
+	change func(fsm.Settings) (fsm.Settings, error)) (backend.QueueConfig, error) {
 	return c.once(func() (backend.QueueConfig, error) { return c.Catalog.UpdateQueue(ctx, name, change) })
 }
 

@@ -58,6 +58,35 @@ type QueueSettings struct {
 	// PausedUntil is when the pause ends by itself. Setting it pauses the queue. Zero: the pause
 	// has no end.
 	PausedUntil time.Time
+	// KeyConcurrency is how many jobs of one key may be reserved at one time: 0 to 1,000,000. 0 means
+	// no limit, the default.
+	KeyConcurrency *int
+	// KeyRate is how often jobs of one key are handed out. A zero KeyRate means no limit, the default.
+	KeyRate *KeyRate
+	// KeyOrdered means that the jobs of one key are handed out in the order in which they were put,
+	// one at a time. It does not go with a KeyConcurrency above 1, and changes only while the queue
+	// holds no jobs. Default false.
+	KeyOrdered *bool
+	// KeyFair means that keys take turns; the jobs without a key count as one key. Priority then
+	// orders the jobs of one key only. Default false.
+	KeyFair *bool
+	// HoldOnDead means that no job of a key is handed out while a job of that key is DEAD. Default
+	// false.
+	HoldOnDead *bool
+	// NoKeys means that puts with a key are refused. Jobs with a key that the queue holds stay.
+	// Default false.
+	NoKeys *bool
+}
+
+// A KeyRate limits how often jobs of one key are handed out. It is a token bucket: a job takes a
+// token, a token comes every Per ÷ Count, and the bucket holds at most Burst of them. Filling it
+// takes at most 24 h.
+type KeyRate struct {
+	// Count is 1 to 1,000,000. Per is 1 s to 24 h.
+	Count int
+	Per   time.Duration
+	// Burst is 0 to 1,000,000. 0 means as many as Count.
+	Burst int
 }
 
 // An OverduePolicy decides about jobs that fell due in an outage: while their shard had no leader
@@ -177,6 +206,7 @@ func (s *QueueSettings) wire() (*belfryv1.QueueSettings, *failure.Error) {
 	out := &belfryv1.QueueSettings{
 		Ttr: values.Duration(s.TTR), RetryDelaysDefault: s.DefaultRetryDelays, DedupWindow: values.Duration(s.DedupWindow),
 		DedupForever: s.DedupForever, Paused: s.Paused, RetryDelays: values.Each(s.RetryDelays, durationpb.New),
+		KeyOrdered: s.KeyOrdered, KeyFair: s.KeyFair, HoldOnDead: s.HoldOnDead, NoKeys: s.NoKeys,
 	}
 	for _, n := range []struct {
 		name string
@@ -185,14 +215,23 @@ func (s *QueueSettings) wire() (*belfryv1.QueueSettings, *failure.Error) {
 	}{
 		{"MaxAttempts", s.MaxAttempts, &out.MaxAttempts}, {"MaxInFlight", s.MaxInFlight, &out.MaxInFlight},
 		{"MaxJobs", s.MaxJobs, &out.MaxJobs}, {"PutsPerSecond", s.PutsPerSecond, &out.PutsPerSecond},
+		{"KeyConcurrency", s.KeyConcurrency, &out.KeyConcurrency},
 	} {
 		if n.from == nil {
 			continue
 		}
-		if *n.from < 0 || uint64(*n.from) > math.MaxUint32 {
-			return nil, failure.Invalidf("%s: %d; it is 0 to %d", n.name, *n.from, uint32(math.MaxUint32))
+		count, err := wireCount(n.name, *n.from)
+		if err != nil {
+			return nil, err
 		}
-		*n.to = new(uint32(*n.from)) //nolint:gosec // checked
+		*n.to = &count
+	}
+	if s.KeyRate != nil {
+		rate, err := s.KeyRate.wire()
+		if err != nil {
+			return nil, err
+		}
+		out.KeyRate = rate
 	}
 	if s.MaxBytes != nil {
 		if *s.MaxBytes < 0 {
@@ -226,6 +265,31 @@ func (s *QueueSettings) wire() (*belfryv1.QueueSettings, *failure.Error) {
 	return out, nil
 }
 
+// wireCount returns a number that has 32 bits in a message.
+func wireCount(name string, n int) (uint32, *failure.Error) {
+	if n < 0 || uint64(n) > math.MaxUint32 {
+		return 0, failure.Invalidf("%s: %d; it is 0 to %d", name, n, uint32(math.MaxUint32))
+	}
+	return uint32(n), nil
+}
+
+// wire returns the rate in wire form.
+func (r *KeyRate) wire() (*belfryv1.KeyRate, *failure.Error) {
+	count, err := wireCount("KeyRate.Count", r.Count)
+	if err != nil {
+		return nil, err
+	}
+	burst, err := wireCount("KeyRate.Burst", r.Burst)
+	if err != nil {
+		return nil, err
+	}
+	out := &belfryv1.KeyRate{Count: count, Burst: burst}
+	if r.Per != 0 {
+		out.Per = durationpb.New(r.Per)
+	}
+	return out, nil
+}
+
 const (
 	overduePrefix = "OVERDUE_MODE_"
 	expirePrefix  = "EXPIRE_TO_"
@@ -242,6 +306,11 @@ func settingsOf(s *belfryv1.QueueSettings) QueueSettings {
 		DedupForever: s.DedupForever, MaxInFlight: values.CountOf(s.MaxInFlight), MaxJobs: values.CountOf(s.MaxJobs),
 		PutsPerSecond: values.CountOf(s.PutsPerSecond), Paused: s.Paused,
 		PausedUntil: values.TimeOf(s.PausedUntil), RetryDelays: values.Each(s.RetryDelays, (*durationpb.Duration).AsDuration),
+		KeyConcurrency: values.CountOf(s.KeyConcurrency), KeyOrdered: s.KeyOrdered, KeyFair: s.KeyFair,
+		HoldOnDead: s.HoldOnDead, NoKeys: s.NoKeys,
+	}
+	if r := s.KeyRate; r != nil {
+		out.KeyRate = &KeyRate{Count: int(r.Count), Per: r.Per.AsDuration(), Burst: int(r.Burst)}
 	}
 	if s.MaxBytes != nil {
 		out.MaxBytes = new(int64(min(*s.MaxBytes, math.MaxInt64))) //nolint:gosec // bounded

@@ -250,10 +250,10 @@ func (c *Catalog) configure(ctx context.Context, q QueueConfig, partition uint32
 
 // UpdateQueue records the settings that change returns for a queue's present ones, or for the
 // default ones if the queue is not recorded. It may call change more than once: it replaces the
-// record only if no other change came first. Reconcile updates the shards; without it the leader
-// does so later.
+// record only if no other change came first. If change fails, nothing changes, and its error is
+// returned as it is. Reconcile updates the shards; without it the leader does so later.
 func (c *Catalog) UpdateQueue(ctx context.Context, name string,
-	change func(fsm.Settings) fsm.Settings) (QueueConfig, error) {
+	change func(fsm.Settings) (fsm.Settings, error)) (QueueConfig, error) {
 	if q, remembered, err := c.recall(); err != nil || remembered {
 		return q, err
 	}
@@ -263,9 +263,12 @@ func (c *Catalog) UpdateQueue(ctx context.Context, name string,
 			return QueueConfig{}, fmt.Errorf("changing the settings of queue %q: %w: it is being deleted",
 				name, node.ErrOverloaded)
 		}
-		after := settingsRecord(change(before.Settings))
+		after, err := change(before.Settings)
+		if err != nil {
+			return QueueConfig{}, err
+		}
 		out, err := c.proposeOnce(ctx, command{Configure: &configuration{Name: name, Version: before.Version,
-			Settings: after}})
+			Settings: settingsRecord(after)}})
 		if err != nil {
 			return QueueConfig{}, fmt.Errorf("changing the settings of queue %q: %w", name, err)
 		}

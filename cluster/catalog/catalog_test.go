@@ -101,10 +101,10 @@ func versions(t *testing.T, n *node.Node, q QueueConfig) []uint64 {
 }
 
 // maxJobs returns a change of settings.
-func maxJobs(n uint64) func(fsm.Settings) fsm.Settings {
-	return func(s fsm.Settings) fsm.Settings {
+func maxJobs(n uint64) func(fsm.Settings) (fsm.Settings, error) {
+	return func(s fsm.Settings) (fsm.Settings, error) {
 		s.MaxJobs = n
-		return s
+		return s, nil
 	}
 }
 
@@ -168,9 +168,9 @@ func TestUpdateQueueIsOneChangeAfterTheOther(t *testing.T) {
 		failures := make(chan error)
 		for range 8 {
 			go func() {
-				_, err := c.UpdateQueue(t.Context(), "orders", func(s fsm.Settings) fsm.Settings {
+				_, err := c.UpdateQueue(t.Context(), "orders", func(s fsm.Settings) (fsm.Settings, error) {
 					s.MaxJobs++
-					return s
+					return s, nil
 				})
 				failures <- err
 			}()

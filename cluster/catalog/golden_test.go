@@ -108,6 +108,19 @@ func taskEntries() []command {
 	}
 }
 
+// keyEntries has what the fourth format adds.
+func keyEntries() []command {
+	a := Node{Name: "a", ServerID: "a.1", PeerAddr: "a:7401", Format: fsm.KeysFormat}
+	return []command{
+		{Join: &a},
+		{Raise: &raise{Format: fsm.KeysFormat}},
+		{Create: &queueRecord{Name: "orders", Partitions: 2, State: Creating, Settings: settingsRecord{Keys: fsm.KeySettings{
+			Concurrency: 1, Rate: fsm.KeyRate{Count: 2, Per: time.Minute, Burst: 3}, Ordered: true, Fair: true,
+			HoldOnDead: true, Refused: true,
+		}}}},
+	}
+}
+
 // amounts returns a quota in the order in which it is stored, which must not change.
 func amounts(jobs, bytes, leases, putRate uint64) node.Amounts {
 	return node.Amounts{jobs, bytes, leases, putRate}
@@ -123,6 +136,7 @@ func TestGoldenFormat(t *testing.T) {
 	testGolden(t, "catalog-1", everyEntry(), missing)
 	testGolden(t, "catalog-2", laterEntries(), missing)
 	testGolden(t, "catalog-3", taskEntries(), missing)
+	testGolden(t, "catalog-4", keyEntries(), missing)
 	if len(missing) > 0 {
 		t.Errorf("no entry has %v", missing)
 	}

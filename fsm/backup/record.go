@@ -95,10 +95,11 @@ func EndRecord(shard uint32, t *Totals) fsm.BackupRecord {
 	return fsm.BackupRecord{Kind: fsm.BackupShardEnd, Data: dst}
 }
 
-// CatalogRecord returns the record of a queue of the catalog.
+// CatalogRecord returns the record of a queue of the catalog. Settings of keys need KeysFormat.
 func CatalogRecord(q *CatalogQueue) fsm.BackupRecord {
 	dst := binary.AppendUvarint(codec.AppendText(nil, q.Name), uint64(q.Partitions))
-	return fsm.BackupRecord{Kind: fsm.BackupCatalog, Data: codec.AppendSettings(dst, &q.Settings)}
+	dst = codec.AppendKeySettings(codec.AppendSettings(dst, &q.Settings), &q.Settings.Keys)
+	return fsm.BackupRecord{Kind: fsm.BackupCatalog, Data: dst}
 }
 
 // NamespaceRecord returns the record of a namespace with a quota.
@@ -157,6 +158,7 @@ func parseEnd(b *fsm.BackupRecord) (shard uint32, t Totals, err error) {
 func ParseCatalog(b *fsm.BackupRecord) (q CatalogQueue, err error) {
 	err = parse(b, fsm.BackupCatalog, func(r *codec.Reader) {
 		q = CatalogQueue{Name: r.Text(), Partitions: r.Uint32(), Settings: r.Settings()}
+		q.Settings.Keys = r.KeySettings()
 	})
 	return q, err
 }

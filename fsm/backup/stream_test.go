@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
@@ -29,6 +31,33 @@ func TestBackupOfNamespace(t *testing.T) {
 	r.Data = append(r.Data, 0)
 	if _, err := ParseNamespace(&r); !errors.Is(err, fsm.ErrDamaged) {
 		t.Errorf("a byte too many: %v", err)
+	}
+}
+
+// TestBackupOfKeySettings: the settings of keys are the end of a queue of the catalog, in these bytes.
+// Without any, the record is what it was before they existed.
+func TestBackupOfKeySettings(t *testing.T) {
+	want := CatalogQueue{Name: "q", Partitions: 2, Settings: fsm.Settings{MaxJobs: 7, Keys: fsm.KeySettings{
+		Concurrency: 300, Rate: fsm.KeyRate{Count: 10, Per: time.Second, Burst: 20}, Ordered: true, Fair: true,
+		HoldOnDead: true, Refused: true,
+	}}}
+	r := CatalogRecord(&want)
+	without := want
+	without.Settings.Keys = fsm.KeySettings{}
+	bare := CatalogRecord(&without)
+	tail, ok := bytes.CutPrefix(r.Data, bare.Data)
+	if got := fmt.Sprintf("%x", tail); !ok || got != "0102ac02"+"02070a8094ebdc0314"+"0300"+"0400"+"0500"+"0600" {
+		t.Errorf("stored as %x, without %x", r.Data, bare.Data)
+	}
+	for _, q := range []CatalogQueue{want, without} {
+		r := CatalogRecord(&q)
+		if got, err := ParseCatalog(&r); err != nil || !reflect.DeepEqual(got, q) {
+			t.Errorf("%+v: %v, want %+v", got, err, q)
+		}
+	}
+	r.Data = append(r.Data, 99, 0)
+	if _, err := ParseCatalog(&r); !errors.Is(err, fsm.ErrVersion) {
+		t.Errorf("a setting of a later format: %v", err)
 	}
 }
 

@@ -125,6 +125,9 @@ func (s *Service) backUp(ctx context.Context, b *backupCall) error {
 			partitions[q.Name] = 0
 			continue
 		}
+		if b.said() < fsm.KeysFormat && q.Settings.Keys != (fsm.KeySettings{}) {
+			return b.raisedMeanwhile(fsm.KeysFormat, q.Name)
+		}
 		record := backup.CatalogRecord(&backup.CatalogQueue{
 			Name: q.Name, Partitions: partitions[q.Name], Settings: q.Settings,
 		})

@@ -34,7 +34,14 @@ func (s *Service) CreateQueue(ctx context.Context,
 			return nil, err
 		}
 	}
-	config, err := catalog.CreateQueue(ctx, queue, partitions, change(fsm.Settings{}))
+	settings, err := change(fsm.Settings{})
+	if err == nil {
+		err = s.speaksKeys(&settings.Keys)
+	}
+	if err != nil {
+		return nil, err
+	}
+	config, err := catalog.CreateQueue(ctx, queue, partitions, settings)
 	if err != nil {
 		return nil, fault.Of(err)
 	}
@@ -44,7 +51,7 @@ func (s *Service) CreateQueue(ctx context.Context,
 	}
 	return &belfryv1.CreateQueueResponse{
 		Queue: queue, Partitions: config.Partitions,
-		Settings:        wireSettings(&config.Settings, s.createdIn(ctx, &config, pending)),
+		Settings:        wire.Settings(&config.Settings, s.createdIn(ctx, &config, pending)),
 		SettingsVersion: config.Version, Witnesses: witnesses, PendingShards: pending,
 	}, nil
 }
@@ -118,7 +125,14 @@ func (s *Service) UpdateQueue(ctx context.Context,
 		return nil, err
 	}
 	catalog, remembers := s.forRequest(requestID, req)
-	config, err := catalog.UpdateQueue(ctx, queue, change)
+	shards := s.router.Shards(queue)
+	config, err := catalog.UpdateQueue(ctx, queue, func(before fsm.Settings) (fsm.Settings, error) {
+		after, err := change(before)
+		if err == nil {
+			err = s.mayChangeKeys(ctx, queue, shards, &before.Keys, &after.Keys)
+		}
+		return after, err
+	})
 	if err != nil {
 		return nil, fault.Of(err)
 	}
@@ -127,7 +141,7 @@ func (s *Service) UpdateQueue(ctx context.Context,
 		return nil, err
 	}
 	return &belfryv1.UpdateQueueResponse{
-		Settings:        wireSettings(&config.Settings, s.createdIn(ctx, &config, pending)),
+		Settings:        wire.Settings(&config.Settings, s.createdIn(ctx, &config, pending)),
 		SettingsVersion: config.Version, PendingShards: pending, Witnesses: witnesses,
 	}, nil
 }
@@ -222,7 +236,7 @@ func queueParts(readings []fsm.Reading) (parts []queuePart) {
 func (s *Service) wireQueue(parts []queuePart) *belfryv1.Queue {
 	first := &parts[0]
 	out := &belfryv1.Queue{
-		Name: first.Name, Partitions: first.Partitions, Settings: wireSettings(&first.Settings, first.Format),
+		Name: first.Name, Partitions: first.Partitions, Settings: wire.Settings(&first.Settings, first.Format),
 		SettingsVersion: first.Version,
 		Counts:          &belfryv1.JobCounts{}, Totals: &belfryv1.QueueTotals{},
 	}

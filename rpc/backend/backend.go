@@ -77,8 +77,10 @@ type Catalog interface {
 	// recorded already.
 	CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (QueueConfig, error)
 	// UpdateQueue replaces the settings with the result of change, and raises the version. It
-	// records a queue that was unknown, with one partition. change may be called more than once.
-	UpdateQueue(ctx context.Context, name string, change func(fsm.Settings) fsm.Settings) (QueueConfig, error)
+	// records a queue that was unknown, with one partition. change may be called more than once; if it
+	// fails, UpdateQueue changes nothing and returns its error.
+	UpdateQueue(ctx context.Context, name string,
+		change func(fsm.Settings) (fsm.Settings, error)) (QueueConfig, error)
 	// DeleteQueue marks a queue as being deleted, removes what its shards still hold, and deletes
 	// the record. An unknown queue is no error. After a failure it may be called again, and
 	// continues.

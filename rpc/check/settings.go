@@ -19,9 +19,10 @@ const (
 
 // Settings checks settings and returns a function that changes them. The function changes the
 // fields that the request sets, and keeps the rest. It is a function because the catalog applies it
-// to the settings that it holds when the change is logged.
+// to the settings that it holds when the change is logged. It fails with a *fault.Error if a new
+// value does not go with one that is kept.
 func (c *Request) Settings(field string, in *belfryv1.QueueSettings,
-	partitions uint32) func(fsm.Settings) fsm.Settings {
+	partitions uint32) func(fsm.Settings) (fsm.Settings, error) {
 	ttr := c.TTR(fault.Join(field, "ttr"), in.GetTtr())
 	attempts := c.attempts(fault.Join(field, "maxAttempts"), in.GetMaxAttempts())
 	retryDelays := c.retryDelays(fault.Join(field, "retryDelays"), in.GetRetryDelays())
@@ -44,7 +45,8 @@ func (c *Request) Settings(field string, in *belfryv1.QueueSettings,
 		}
 		pausedUntil = c.dueAt(fault.Join(field, "pausedUntil"), in.GetPausedUntil())
 	}
-	return func(s fsm.Settings) fsm.Settings {
+	changeKeys := c.keySettings(field, in)
+	return func(s fsm.Settings) (fsm.Settings, error) {
 		s = s.Clone()
 		if in.GetTtr() != nil {
 			s.TTR = ttr
@@ -72,7 +74,7 @@ func (c *Request) Settings(field string, in *belfryv1.QueueSettings,
 			s.ExpireToDead = toDead
 		}
 		setPause(&s, in, pausedUntil)
-		return s
+		return s, changeKeys(&s.Keys)
 	}
 }
 

@@ -37,9 +37,9 @@ func TestGrantsOfSeveralQueuesAreCollected(t *testing.T) {
 		q.mustPut(t, put)
 	}
 	for i, ttr := range []time.Duration{2 * time.Minute, 3 * time.Minute} {
-		if _, err := catalog.UpdateQueue(t.Context(), queues[i], func(s fsm.Settings) fsm.Settings {
+		if _, err := catalog.UpdateQueue(t.Context(), queues[i], func(s fsm.Settings) (fsm.Settings, error) {
 			s.TTR, s.RetryDelays = ttr, []time.Duration{ttr}
-			return s
+			return s, nil
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,25 @@ import (
 // parseDuration reads a duration in the forms that the server reads.
 func parseDuration(text string) (time.Duration, error) { return wire.ParseDuration(text) }
 
+// KeyRateValue is a flag that takes a rate, such as 10/1m.
+type KeyRateValue struct{ Proto *belfryv1.KeyRate }
+
+func (f *KeyRateValue) String() string {
+	if f.Proto == nil {
+		return ""
+	}
+	return wire.FormatKeyRate(f.Proto)
+}
+
+// Type names the value in the help.
+func (f *KeyRateValue) Type() string { return "count/period" }
+
+// Set reads a value.
+func (f *KeyRateValue) Set(text string) (err error) {
+	f.Proto, err = wire.ParseKeyRate(text)
+	return err
+}
+
 // EncodeJSON returns a message as the server would write it, without the newline.
 func EncodeJSON(message proto.Message) ([]byte, error) {
 	text, err := codec.JSON().Marshal(message)

@@ -29,7 +29,7 @@ func (c *catalogAdapter) CreateQueue(ctx context.Context, name string, partition
 
 // UpdateQueue implements backend.Catalog.
 func (c *catalogAdapter) UpdateQueue(ctx context.Context, name string,
-	change func(fsm.Settings) fsm.Settings) (backend.QueueConfig, error) {
+	change func(fsm.Settings) (fsm.Settings, error)) (backend.QueueConfig, error) {
 	config, err := c.inner.UpdateQueue(ctx, name, change)
 	return queueConfig(config), err
 }

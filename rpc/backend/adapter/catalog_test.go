@@ -48,7 +48,10 @@ func TestCatalogHasTypesAndFaultsOfRPC(t *testing.T) {
 	if fault, ok := errors.AsType[*fault.Error](err); !ok || fault.Reason != belfryv1.Reason_REASON_QUEUE_EXISTS {
 		t.Errorf("created twice: %v, want a fault of reason QUEUE_EXISTS", err)
 	}
-	changed, err := c.UpdateQueue(t.Context(), "orders", func(s fsm.Settings) fsm.Settings { s.MaxJobs = 7; return s })
+	changed, err := c.UpdateQueue(t.Context(), "orders", func(s fsm.Settings) (fsm.Settings, error) {
+		s.MaxJobs = 7
+		return s, nil
+	})
 	if err != nil || changed.Version <= made.Version || changed.Settings.MaxJobs != 7 ||
 		changed.Settings.TTR != time.Minute {
 		t.Errorf("changed to %+v, %v", changed, err)

@@ -66,14 +66,18 @@ func (c *Catalog) CreateQueue(_ context.Context, name string, partitions uint32,
 
 // UpdateQueue implements backend.Catalog.
 func (c *Catalog) UpdateQueue(_ context.Context, name string,
-	change func(fsm.Settings) fsm.Settings) (backend.QueueConfig, error) {
+	change func(fsm.Settings) (fsm.Settings, error)) (backend.QueueConfig, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	config, ok := c.queues[name]
 	if !ok {
 		config = backend.QueueConfig{Name: name, Partitions: 1}
 	}
-	config.Version, config.Settings = config.Version+1, change(config.Settings)
+	after, err := change(config.Settings)
+	if err != nil {
+		return backend.QueueConfig{}, err
+	}
+	config.Version, config.Settings = config.Version+1, after
 	c.set(config)
 	return config, nil
 }

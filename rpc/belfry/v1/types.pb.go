@@ -1144,7 +1144,21 @@ type QueueSettings struct {
 	// Default false.
 	Paused *bool `protobuf:"varint,12,opt,name=paused,proto3,oneof" json:"paused,omitempty"`
 	// When the pause ends by itself. Setting it pauses the queue. Not set: the pause has no end.
-	PausedUntil   *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=paused_until,json=pausedUntil,proto3" json:"paused_until,omitempty"`
+	PausedUntil *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=paused_until,json=pausedUntil,proto3" json:"paused_until,omitempty"`
+	// How many jobs of one key may be reserved at one time: 0 to 1,000,000. 0 means no limit, the default.
+	KeyConcurrency *uint32 `protobuf:"varint,15,opt,name=key_concurrency,json=keyConcurrency,proto3,oneof" json:"key_concurrency,omitempty"`
+	// How often jobs of one key are handed out. A count of 0 means no limit, the default. An update takes it as a whole.
+	KeyRate *KeyRate `protobuf:"bytes,16,opt,name=key_rate,json=keyRate,proto3" json:"key_rate,omitempty"`
+	// The jobs of one key are handed out in the order in which they were put, one at a time. Default false. It does not go
+	// with a keyConcurrency above 1, and changes only while the queue holds no jobs.
+	KeyOrdered *bool `protobuf:"varint,17,opt,name=key_ordered,json=keyOrdered,proto3,oneof" json:"key_ordered,omitempty"`
+	// Keys take turns; the jobs without a key count as one key. Priority then orders the jobs of one key only. Default
+	// false: the first job of the queue comes first, whatever its key.
+	KeyFair *bool `protobuf:"varint,18,opt,name=key_fair,json=keyFair,proto3,oneof" json:"key_fair,omitempty"`
+	// While a job of a key is DEAD, no job of that key is handed out. Default false.
+	HoldOnDead *bool `protobuf:"varint,19,opt,name=hold_on_dead,json=holdOnDead,proto3,oneof" json:"hold_on_dead,omitempty"`
+	// Puts that have a key are refused. Jobs with a key that the queue holds stay. Default false.
+	NoKeys        *bool `protobuf:"varint,20,opt,name=no_keys,json=noKeys,proto3,oneof" json:"no_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1277,6 +1291,113 @@ func (x *QueueSettings) GetPausedUntil() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *QueueSettings) GetKeyConcurrency() uint32 {
+	if x != nil && x.KeyConcurrency != nil {
+		return *x.KeyConcurrency
+	}
+	return 0
+}
+
+func (x *QueueSettings) GetKeyRate() *KeyRate {
+	if x != nil {
+		return x.KeyRate
+	}
+	return nil
+}
+
+func (x *QueueSettings) GetKeyOrdered() bool {
+	if x != nil && x.KeyOrdered != nil {
+		return *x.KeyOrdered
+	}
+	return false
+}
+
+func (x *QueueSettings) GetKeyFair() bool {
+	if x != nil && x.KeyFair != nil {
+		return *x.KeyFair
+	}
+	return false
+}
+
+func (x *QueueSettings) GetHoldOnDead() bool {
+	if x != nil && x.HoldOnDead != nil {
+		return *x.HoldOnDead
+	}
+	return false
+}
+
+func (x *QueueSettings) GetNoKeys() bool {
+	if x != nil && x.NoKeys != nil {
+		return *x.NoKeys
+	}
+	return false
+}
+
+// KeyRate limits how often jobs of one key are handed out. It is a token bucket: a job takes a token, a token comes every
+// per ÷ count, and the bucket holds at most burst of them. Filling it, burst × per ÷ count, takes at most 24 h.
+type KeyRate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many jobs in each period: 1 to 1,000,000. 0, without per and burst, means no limit.
+	Count uint32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// The period: 1 s to 24 h.
+	Per *durationpb.Duration `protobuf:"bytes,2,opt,name=per,proto3" json:"per,omitempty"`
+	// How many jobs may be handed out at once: 0 to 1,000,000. 0 means as many as count.
+	Burst         uint32 `protobuf:"varint,3,opt,name=burst,proto3" json:"burst,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyRate) Reset() {
+	*x = KeyRate{}
+	mi := &file_belfry_v1_types_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyRate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyRate) ProtoMessage() {}
+
+func (x *KeyRate) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_types_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyRate.ProtoReflect.Descriptor instead.
+func (*KeyRate) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_types_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *KeyRate) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *KeyRate) GetPer() *durationpb.Duration {
+	if x != nil {
+		return x.Per
+	}
+	return nil
+}
+
+func (x *KeyRate) GetBurst() uint32 {
+	if x != nil {
+		return x.Burst
+	}
+	return 0
+}
+
 var File_belfry_v1_types_proto protoreflect.FileDescriptor
 
 const file_belfry_v1_types_proto_rawDesc = "" +
@@ -1353,7 +1474,7 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\rOverduePolicy\x12*\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x16.belfry.v1.OverdueModeR\x04mode\x121\n" +
 	"\x06period\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06period\x12>\n" +
-	"\roverdue_after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\foverdueAfter\"\xb6\x06\n" +
+	"\roverdue_after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\foverdueAfter\"\xec\b\n" +
 	"\rQueueSettings\x12+\n" +
 	"\x03ttr\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x03ttr\x12&\n" +
 	"\fmax_attempts\x18\x02 \x01(\rH\x00R\vmaxAttempts\x88\x01\x01\x12<\n" +
@@ -1369,7 +1490,16 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	" \x01(\v2\x18.belfry.v1.OverduePolicyR\aoverdue\x125\n" +
 	"\texpire_to\x18\v \x01(\x0e2\x13.belfry.v1.ExpireToH\aR\bexpireTo\x88\x01\x01\x12\x1b\n" +
 	"\x06paused\x18\f \x01(\bH\bR\x06paused\x88\x01\x01\x12=\n" +
-	"\fpaused_until\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntilB\x0f\n" +
+	"\fpaused_until\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntil\x12,\n" +
+	"\x0fkey_concurrency\x18\x0f \x01(\rH\tR\x0ekeyConcurrency\x88\x01\x01\x12-\n" +
+	"\bkey_rate\x18\x10 \x01(\v2\x12.belfry.v1.KeyRateR\akeyRate\x12$\n" +
+	"\vkey_ordered\x18\x11 \x01(\bH\n" +
+	"R\n" +
+	"keyOrdered\x88\x01\x01\x12\x1e\n" +
+	"\bkey_fair\x18\x12 \x01(\bH\vR\akeyFair\x88\x01\x01\x12%\n" +
+	"\fhold_on_dead\x18\x13 \x01(\bH\fR\n" +
+	"holdOnDead\x88\x01\x01\x12\x1c\n" +
+	"\ano_keys\x18\x14 \x01(\bH\rR\x06noKeys\x88\x01\x01B\x0f\n" +
 	"\r_max_attemptsB\x17\n" +
 	"\x15_retry_delays_defaultB\x10\n" +
 	"\x0e_dedup_foreverB\x10\n" +
@@ -1380,7 +1510,17 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\x10_puts_per_secondB\f\n" +
 	"\n" +
 	"_expire_toB\t\n" +
-	"\a_paused*\xc2\x01\n" +
+	"\a_pausedB\x12\n" +
+	"\x10_key_concurrencyB\x0e\n" +
+	"\f_key_orderedB\v\n" +
+	"\t_key_fairB\x0f\n" +
+	"\r_hold_on_deadB\n" +
+	"\n" +
+	"\b_no_keys\"b\n" +
+	"\aKeyRate\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\rR\x05count\x12+\n" +
+	"\x03per\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03per\x12\x14\n" +
+	"\x05burst\x18\x03 \x01(\rR\x05burst*\xc2\x01\n" +
 	"\bJobState\x12\x19\n" +
 	"\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11JOB_STATE_DELAYED\x10\x01\x12\x13\n" +
@@ -1447,7 +1587,7 @@ func file_belfry_v1_types_proto_rawDescGZIP() []byte {
 }
 
 var file_belfry_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_belfry_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_belfry_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_belfry_v1_types_proto_goTypes = []any{
 	(JobState)(0),                 // 0: belfry.v1.JobState
 	(Outcome)(0),                  // 1: belfry.v1.Outcome
@@ -1460,46 +1600,49 @@ var file_belfry_v1_types_proto_goTypes = []any{
 	(*EntryError)(nil),            // 8: belfry.v1.EntryError
 	(*OverduePolicy)(nil),         // 9: belfry.v1.OverduePolicy
 	(*QueueSettings)(nil),         // 10: belfry.v1.QueueSettings
-	nil,                           // 11: belfry.v1.Job.HeadersEntry
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 13: google.protobuf.Duration
+	(*KeyRate)(nil),               // 11: belfry.v1.KeyRate
+	nil,                           // 12: belfry.v1.Job.HeadersEntry
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
 }
 var file_belfry_v1_types_proto_depIdxs = []int32{
-	12, // 0: belfry.v1.Witness.time:type_name -> google.protobuf.Timestamp
-	12, // 1: belfry.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	12, // 2: belfry.v1.Job.lease_until:type_name -> google.protobuf.Timestamp
-	11, // 3: belfry.v1.Job.headers:type_name -> belfry.v1.Job.HeadersEntry
+	13, // 0: belfry.v1.Witness.time:type_name -> google.protobuf.Timestamp
+	13, // 1: belfry.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	13, // 2: belfry.v1.Job.lease_until:type_name -> google.protobuf.Timestamp
+	12, // 3: belfry.v1.Job.headers:type_name -> belfry.v1.Job.HeadersEntry
 	0,  // 4: belfry.v1.Job.state:type_name -> belfry.v1.JobState
-	13, // 5: belfry.v1.Job.ttr:type_name -> google.protobuf.Duration
-	13, // 6: belfry.v1.Job.retry_delays:type_name -> google.protobuf.Duration
-	12, // 7: belfry.v1.Job.expires_at:type_name -> google.protobuf.Timestamp
-	12, // 8: belfry.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	12, // 9: belfry.v1.Job.first_due_at:type_name -> google.protobuf.Timestamp
+	14, // 5: belfry.v1.Job.ttr:type_name -> google.protobuf.Duration
+	14, // 6: belfry.v1.Job.retry_delays:type_name -> google.protobuf.Duration
+	13, // 7: belfry.v1.Job.expires_at:type_name -> google.protobuf.Timestamp
+	13, // 8: belfry.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	13, // 9: belfry.v1.Job.first_due_at:type_name -> google.protobuf.Timestamp
 	5,  // 10: belfry.v1.Job.witness:type_name -> belfry.v1.Witness
-	12, // 11: belfry.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
-	12, // 12: belfry.v1.Job.lease_since:type_name -> google.protobuf.Timestamp
-	12, // 13: belfry.v1.Job.reserved_at:type_name -> google.protobuf.Timestamp
+	13, // 11: belfry.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
+	13, // 12: belfry.v1.Job.lease_since:type_name -> google.protobuf.Timestamp
+	13, // 13: belfry.v1.Job.reserved_at:type_name -> google.protobuf.Timestamp
 	7,  // 14: belfry.v1.Job.attempts:type_name -> belfry.v1.Attempt
-	12, // 15: belfry.v1.Attempt.began_at:type_name -> google.protobuf.Timestamp
-	12, // 16: belfry.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	13, // 15: belfry.v1.Attempt.began_at:type_name -> google.protobuf.Timestamp
+	13, // 16: belfry.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	2,  // 17: belfry.v1.EntryError.reason:type_name -> belfry.v1.Reason
 	1,  // 18: belfry.v1.EntryError.outcome:type_name -> belfry.v1.Outcome
-	13, // 19: belfry.v1.EntryError.retry_after:type_name -> google.protobuf.Duration
+	14, // 19: belfry.v1.EntryError.retry_after:type_name -> google.protobuf.Duration
 	5,  // 20: belfry.v1.EntryError.witness:type_name -> belfry.v1.Witness
 	3,  // 21: belfry.v1.OverduePolicy.mode:type_name -> belfry.v1.OverdueMode
-	13, // 22: belfry.v1.OverduePolicy.period:type_name -> google.protobuf.Duration
-	13, // 23: belfry.v1.OverduePolicy.overdue_after:type_name -> google.protobuf.Duration
-	13, // 24: belfry.v1.QueueSettings.ttr:type_name -> google.protobuf.Duration
-	13, // 25: belfry.v1.QueueSettings.retry_delays:type_name -> google.protobuf.Duration
-	13, // 26: belfry.v1.QueueSettings.dedup_window:type_name -> google.protobuf.Duration
+	14, // 22: belfry.v1.OverduePolicy.period:type_name -> google.protobuf.Duration
+	14, // 23: belfry.v1.OverduePolicy.overdue_after:type_name -> google.protobuf.Duration
+	14, // 24: belfry.v1.QueueSettings.ttr:type_name -> google.protobuf.Duration
+	14, // 25: belfry.v1.QueueSettings.retry_delays:type_name -> google.protobuf.Duration
+	14, // 26: belfry.v1.QueueSettings.dedup_window:type_name -> google.protobuf.Duration
 	9,  // 27: belfry.v1.QueueSettings.overdue:type_name -> belfry.v1.OverduePolicy
 	4,  // 28: belfry.v1.QueueSettings.expire_to:type_name -> belfry.v1.ExpireTo
-	12, // 29: belfry.v1.QueueSettings.paused_until:type_name -> google.protobuf.Timestamp
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	13, // 29: belfry.v1.QueueSettings.paused_until:type_name -> google.protobuf.Timestamp
+	11, // 30: belfry.v1.QueueSettings.key_rate:type_name -> belfry.v1.KeyRate
+	14, // 31: belfry.v1.KeyRate.per:type_name -> google.protobuf.Duration
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_types_proto_init() }
@@ -1519,7 +1662,7 @@ func file_belfry_v1_types_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_belfry_v1_types_proto_rawDesc), len(file_belfry_v1_types_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -27,6 +27,7 @@ func shown() *belfryv1.QueueSettings {
 			OverdueAfter: durationpb.New(time.Minute),
 		},
 		ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_GONE.Enum(),
+		KeyRate:  &belfryv1.KeyRate{Count: 10, Per: durationpb.New(time.Minute), Burst: 20},
 	}
 }
 
@@ -74,6 +75,11 @@ func TestReadSettings(t *testing.T) {
 		{"expireTo=dead", `{"expireTo":"EXPIRE_TO_DEAD"}`},
 		{"overdue.mode=drop", `{"overdue":{"mode":"OVERDUE_MODE_DROP","overdueAfter":"60s"}}`},
 		{"overdue.mode=fire&overdue.period=2h", `{"overdue":{"mode":"OVERDUE_MODE_FIRE","period":"7200s","overdueAfter":"60s"}}`},
+		{"keyRate.count=5/1s", `{"keyRate":{"count":5,"per":"1s","burst":20}}`},
+		{"keyRate.burst=30", `{"keyRate":{"count":10,"per":"60s","burst":30}}`},
+		{"keyRate.count=0", `{"keyRate":{}}`},
+		{"keyConcurrency=3&keyOrdered=yes&keyFair=yes&holdOnDead=yes&noKeys=yes",
+			`{"keyConcurrency":3,"keyOrdered":true,"keyFair":true,"holdOnDead":true,"noKeys":true}`},
 		{"overdue.overdueAfter=5m", `{"overdue":{"mode":"OVERDUE_MODE_SPREAD","period":"3600s","overdueAfter":"300s"}}`},
 	} {
 		change, err := url.ParseQuery(tt.change)
@@ -136,6 +142,7 @@ func TestErrorsNameTheField(t *testing.T) {
 		{settings, "maxAttempts", "-1", "no whole number from 0 to 4294967295"},
 		{settings, "maxJobs", "4294967296", "4294967295"}, {settings, "maxBytes", "1 GiB", "18446744073709551615"},
 		{settings, "retryDelays", "1s,,2s", "is no duration"}, {settings, "overdue.period", "x", "is no duration"},
+		{settings, "keyRate.count", "10", "COUNT/PERIOD"}, {settings, "keyRate.burst", "x", "no whole number"},
 		{put, "due", "noon", "neither a duration"}, {put, "priority", "128", "from -128 to 127"},
 		{put, "ttr", "x", "is no duration"}, {put, "ttl", "x", "is no duration"},
 		{put, "maxAttempts", "many", "no whole number"}, {put, "retryDelays", "x", "is no duration"},

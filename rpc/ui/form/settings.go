@@ -64,20 +64,8 @@ func Settings() []Setting {
 				return err
 			},
 		},
-		{
-			Name: "dedupForever", Label: "Ids remembered for ever", Help: "whatever the time above says",
-			Choices: []string{no, yes},
-			Text: func(s *belfryv1.QueueSettings) string {
-				if s.GetDedupForever() {
-					return yes
-				}
-				return no
-			},
-			read: func(_, text string, s *belfryv1.QueueSettings) error {
-				s.DedupForever = proto.Bool(text == yes)
-				return nil
-			},
-		},
+		choice("dedupForever", "Ids remembered for ever", "whatever the time above says",
+			(*belfryv1.QueueSettings).GetDedupForever, func(s *belfryv1.QueueSettings, v *bool) { s.DedupForever = v }),
 		limit("maxInFlight", "Reserved at one time", "0 for no limit", (*belfryv1.QueueSettings).GetMaxInFlight,
 			func(s *belfryv1.QueueSettings, n *uint32) { s.MaxInFlight = n }),
 		limit("maxJobs", "Jobs", "in all states; 0 for no limit", (*belfryv1.QueueSettings).GetMaxJobs,
@@ -94,14 +82,77 @@ func Settings() []Setting {
 		limit("putsPerSecond", "Puts per second", "0 for no limit", (*belfryv1.QueueSettings).GetPutsPerSecond,
 			func(s *belfryv1.QueueSettings, n *uint32) { s.PutsPerSecond = n }),
 		overdueMode(), overduePeriod(), overdueAfter(),
-		{
-			Name: "expireTo", Label: "Expired jobs", Help: "what becomes of a job whose TTL ends",
-			Choices: []string{"gone", "dead"},
-			Text:    func(s *belfryv1.QueueSettings) string { return enumText(s.GetExpireTo().String(), "EXPIRE_TO_") },
-			read: func(_, text string, s *belfryv1.QueueSettings) error {
-				s.ExpireTo = belfryv1.ExpireTo(belfryv1.ExpireTo_value["EXPIRE_TO_"+strings.ToUpper(text)]).Enum()
-				return nil
-			},
+		expireTo(),
+		limit("keyConcurrency", "Reserved of one key", "at one time; 0 for no limit, at most 1000000",
+			(*belfryv1.QueueSettings).GetKeyConcurrency, func(s *belfryv1.QueueSettings, n *uint32) { s.KeyConcurrency = n }),
+		keyRate(), keyBurst(),
+		choice("keyOrdered", "Order of a key", "jobs of one key go out in put order, one at a time; changes only while the "+
+			"queue is empty", (*belfryv1.QueueSettings).GetKeyOrdered,
+			func(s *belfryv1.QueueSettings, v *bool) { s.KeyOrdered = v }),
+		choice("keyFair", "Keys take turns", "priority then orders the jobs of one key only",
+			(*belfryv1.QueueSettings).GetKeyFair, func(s *belfryv1.QueueSettings, v *bool) { s.KeyFair = v }),
+		choice("holdOnDead", "A dead job holds its key", "until it is redriven or cancelled",
+			(*belfryv1.QueueSettings).GetHoldOnDead, func(s *belfryv1.QueueSettings, v *bool) { s.HoldOnDead = v }),
+		choice("noKeys", "Keys refused", "puts that have a key fail", (*belfryv1.QueueSettings).GetNoKeys,
+			func(s *belfryv1.QueueSettings, v *bool) { s.NoKeys = v }),
+	}
+}
+
+// choice returns a setting that is yes or no.
+func choice(name, label, help string, get func(*belfryv1.QueueSettings) bool,
+	set func(*belfryv1.QueueSettings, *bool)) Setting {
+	return Setting{
+		Name: name, Label: label, Help: help, Choices: []string{no, yes},
+		Text: func(s *belfryv1.QueueSettings) string {
+			if get(s) {
+				return yes
+			}
+			return no
+		},
+		read: func(_, text string, s *belfryv1.QueueSettings) error {
+			set(s, proto.Bool(text == yes))
+			return nil
+		},
+	}
+}
+
+func expireTo() Setting {
+	return Setting{
+		Name: "expireTo", Label: "Expired jobs", Help: "what becomes of a job whose TTL ends",
+		Choices: []string{"gone", "dead"},
+		Text:    func(s *belfryv1.QueueSettings) string { return enumText(s.GetExpireTo().String(), "EXPIRE_TO_") },
+		read: func(_, text string, s *belfryv1.QueueSettings) error {
+			s.ExpireTo = belfryv1.ExpireTo(belfryv1.ExpireTo_value["EXPIRE_TO_"+strings.ToUpper(text)]).Enum()
+			return nil
+		},
+	}
+}
+
+// keyRate is the rate of a key without its burst.
+func keyRate() Setting {
+	return Setting{
+		Name: "keyRate.count", Label: "Rate of one key", Help: "count/period, such as 10/1m; 0 for no limit",
+		Limit: true,
+		Text:  func(s *belfryv1.QueueSettings) string { return wire.FormatKeyRate(s.GetKeyRate()) },
+		read: func(field, text string, s *belfryv1.QueueSettings) error {
+			r, err := wire.ParseKeyRate(text)
+			if err != nil {
+				return Errorf(field, "%q: %s", text, err)
+			}
+			s.KeyRate.Count, s.KeyRate.Per = r.Count, r.Per
+			return nil
+		},
+	}
+}
+
+func keyBurst() Setting {
+	return Setting{
+		Name: "keyRate.burst", Label: "Of one key at once", Help: "0 for as many as the count of the rate",
+		Text: func(s *belfryv1.QueueSettings) string { return strconv.Itoa(int(s.GetKeyRate().GetBurst())) },
+		read: func(field, text string, s *belfryv1.QueueSettings) error {
+			n, err := Count(field, text, math.MaxUint32)
+			s.KeyRate.Burst = uint32(n) //nolint:gosec // Count bounds it
+			return err
 		},
 	}
 }
@@ -158,21 +209,28 @@ func overdueAfter() Setting {
 }
 
 // ReadSettings returns the settings that a person changed; nil if none was. The policy for overdue
-// jobs is sent as a whole, because the API takes it so.
+// jobs and the rate of keys are sent as a whole, because the API takes them so.
 func ReadSettings(in Values) (*belfryv1.QueueSettings, error) {
 	out, given := &belfryv1.QueueSettings{}, false
 	policy := in.changed("overdue.mode") || in.changed("overdue.period") || in.changed("overdue.overdueAfter")
 	if policy {
 		out.Overdue = &belfryv1.OverduePolicy{}
 	}
+	rate := in.changed("keyRate.count") || in.changed("keyRate.burst")
+	if rate {
+		out.KeyRate = &belfryv1.KeyRate{}
+	}
 	for _, s := range Settings() {
-		text, ofPolicy := in.text(s.Name), strings.HasPrefix(s.Name, "overdue.")
+		text := in.text(s.Name)
+		ofPolicy, ofRate := strings.HasPrefix(s.Name, "overdue."), strings.HasPrefix(s.Name, "keyRate.")
+		sent := ofPolicy && policy || ofRate && rate || in.changed(s.Name)
 		switch {
-		case ofPolicy && !policy, !ofPolicy && !in.changed(s.Name):
+		case !sent:
 			continue
-		case s.Name == "overdue.period" && !in.changed(s.Name) && in.text("overdue.mode") != "spread":
-			continue // the period goes with the mode that it belonged to
-		case text == "" && !ofPolicy:
+		case s.Name == "overdue.period" && !in.changed(s.Name) && in.text("overdue.mode") != "spread",
+			s.Name == "keyRate.burst" && !in.changed(s.Name) && in.text("keyRate.count") == "0":
+			continue // it goes with the mode or the rate that it belonged to
+		case text == "" && !ofPolicy && !ofRate:
 			return nil, Errorf(s.Name, "a value is required: %s", s.Help)
 		}
 		given = true

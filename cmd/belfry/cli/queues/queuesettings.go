@@ -21,6 +21,7 @@ type settingsFlags struct {
 	maxAttempts, maxInFlight    uint32
 	maxJobs, putsPerSecond      uint32
 	maxBytes                    uint64
+	keys                        keyFlags
 }
 
 // scheduleFlag is a flag that takes retry delays, or the word that goes back to the default.
@@ -64,13 +65,15 @@ func (f *settingsFlags) add(flags *pflag.FlagSet) {
 	flags.Var(&f.overdueAfter, flag.OverdueAfter,
 		"how long an outage must last for spread or drop, from the first deadline that it missed")
 	flags.Var(cli.Choice(&f.expireTo, "gone", "dead"), flag.ExpireTo, "what becomes of a job whose TTL ends: gone or dead")
+	f.keys.add(flags)
 }
 
 // settingFlags are the flags of settingsFlags.
 func settingFlags() []string {
 	return []string{"ttr", "max-attempts", "retry-delays", "dedup-window", "dedup-forever", "max-in-flight", "max-jobs",
 		"max-bytes",
-		"puts-per-second", "overdue", "overdue-period", "overdue-after", "expire-to"}
+		"puts-per-second", "overdue", "overdue-period", "overdue-after", "expire-to", "key-concurrency", "key-rate",
+		"key-burst", "key-ordered", "key-fair", "hold-on-dead", "no-keys"}
 }
 
 // given reports whether any setting is.
@@ -106,6 +109,7 @@ func (f *settingsFlags) build(flags *pflag.FlagSet) *belfryv1.QueueSettings {
 	if flags.Changed(flag.ExpireTo) {
 		settings.ExpireTo = belfryv1.ExpireTo(belfryv1.ExpireTo_value["EXPIRE_TO_"+strings.ToUpper(f.expireTo)]).Enum()
 	}
+	f.keys.build(flags, settings)
 	return settings
 }
 
@@ -121,16 +125,21 @@ func (f *settingsFlags) overdueGiven(flags *pflag.FlagSet) (n int) {
 }
 
 // change returns what was given as a change of the settings in force, which current reads: what is
-// not given of the overdue policy stays.
+// not given of the overdue policy and of the rate of keys stays.
 func (f *settingsFlags) change(flags *pflag.FlagSet,
 	current func() (*belfryv1.QueueSettings, error)) (*belfryv1.QueueSettings, error) {
 	settings := f.build(flags)
-	if n := f.overdueGiven(flags); n == 0 || n == 3 {
+	n := f.overdueGiven(flags)
+	if (n == 0 || n == 3) && !f.keys.partOfRate(flags) {
 		return settings, nil
 	}
 	inForce, err := current()
 	if err != nil {
 		return nil, err
+	}
+	f.keys.completeRate(flags, settings.KeyRate, inForce.GetKeyRate())
+	if n == 0 || n == 3 {
+		return settings, nil
 	}
 	policy, before := settings.Overdue, inForce.GetOverdue()
 	if !flags.Changed(flag.Overdue) && before.GetMode() != belfryv1.OverdueMode_OVERDUE_MODE_UNSPECIFIED {

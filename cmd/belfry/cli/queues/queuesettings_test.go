@@ -29,7 +29,8 @@ func TestQueueSettingsFlags(t *testing.T) {
 	}
 	err := flags.Parse(strings.Fields(
 		"--ttr 1s --max-attempts 0 --retry-delays 0s --dedup-window 2s --dedup-forever=false --max-in-flight 1 " +
-			"--max-jobs 2 --max-bytes 3 --puts-per-second 4 --overdue drop --overdue-after 5s --expire-to gone"))
+			"--max-jobs 2 --max-bytes 3 --puts-per-second 4 --overdue drop --overdue-after 5s --expire-to gone " +
+			"--key-concurrency 5 --key-rate 10/1m --key-burst 20 --key-ordered=false --key-fair --hold-on-dead --no-keys"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,9 @@ func TestQueueSettingsFlags(t *testing.T) {
 	}
 	want := `{"ttr":"1s","maxAttempts":0,"retryDelays":["0s"],"dedupWindow":"2s","dedupForever":false,` +
 		`"maxInFlight":1,"maxJobs":2,"maxBytes":"3","putsPerSecond":4,` +
-		`"overdue":{"mode":"DROP","period":null,"overdueAfter":"5s"},"expireTo":"GONE","paused":null,"pausedUntil":null}`
+		`"overdue":{"mode":"DROP","period":null,"overdueAfter":"5s"},"expireTo":"GONE","paused":null,"pausedUntil":null,` +
+		`"keyConcurrency":5,"keyRate":{"count":10,"per":"60s","burst":20},"keyOrdered":false,"keyFair":true,` +
+		`"holdOnDead":true,"noKeys":true}`
 	if diff := cmp.Diff(withoutNulls(want), withoutNulls(string(text))); diff != "" || !f.given(flags) {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
@@ -76,6 +79,48 @@ func TestRetryDelaysDefault(t *testing.T) {
 		"1s, 1m, ±10 % (default)": {RetryDelays: growing, RetryDelaysDefault: proto.Bool(true)},
 	} {
 		if got := retryDelays(s); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// TestKeyRateIsCompleted: the server takes a rate as a whole, so what was not given comes from the rate
+// in force.
+func TestKeyRateIsCompleted(t *testing.T) {
+	inForce := &belfryv1.KeyRate{Count: 10, Per: durationpb.New(time.Minute), Burst: 20}
+	for given, want := range map[string]*belfryv1.KeyRate{
+		"--key-rate 5/1s":               {Count: 5, Per: durationpb.New(time.Second), Burst: 20},
+		"--key-rate 5/1s --key-burst 0": {Count: 5, Per: durationpb.New(time.Second)},
+		"--key-burst 30":                {Count: 10, Per: durationpb.New(time.Minute), Burst: 30},
+		"--key-rate 0":                  {},
+		"--max-jobs 1":                  nil,
+	} {
+		var f settingsFlags
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		f.add(flags)
+		if err := flags.Parse(strings.Fields(given)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := f.change(flags, func() (*belfryv1.QueueSettings, error) {
+			return &belfryv1.QueueSettings{KeyRate: inForce}, nil
+		})
+		if err != nil || !proto.Equal(got.KeyRate, want) {
+			t.Errorf("%s: %v, %v, want %v", given, got.GetKeyRate(), err, want)
+		}
+	}
+}
+
+func TestKeySettingsText(t *testing.T) {
+	for want, s := range map[string]*belfryv1.QueueSettings{
+		"no limits": {KeyRate: &belfryv1.KeyRate{}},
+		"2,000 reserved at one time; in put order": {KeyConcurrency: proto.Uint32(2000), KeyOrdered: proto.Bool(true)},
+		"10 every 1m; take turns; held by a dead job; refused": {
+			KeyRate: &belfryv1.KeyRate{Count: 10, Per: durationpb.New(time.Minute)}, KeyFair: proto.Bool(true),
+			HoldOnDead: proto.Bool(true), NoKeys: proto.Bool(true),
+		},
+		"10 every 1m, up to 20 at once": {KeyRate: &belfryv1.KeyRate{Count: 10, Per: durationpb.New(time.Minute), Burst: 20}},
+	} {
+		if got := keySettings(s); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

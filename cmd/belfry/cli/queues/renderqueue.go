@@ -185,6 +185,7 @@ func renderSettings(w io.Writer, s *belfryv1.QueueSettings, now time.Time) {
 		"  puts-per-second", limit(uint64(s.GetPutsPerSecond())),
 		"  overdue", overdue,
 		"  expire-to", render.Word(s.GetExpireTo()),
+		"  keys", keySettings(s),
 		"  paused", paused,
 	)
 }

@@ -1,4 +1,4 @@
-package admin
+package wire
 
 import (
 	"cmp"
@@ -8,12 +8,11 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
-	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// wireSettings converts settings, and fills in the defaults of a queue that was created in a
-// format.
-func wireSettings(s *fsm.Settings, created fsm.Format) *belfryv1.QueueSettings {
+// Settings converts settings, and fills in the defaults of a queue that was created in a
+// format. Every field of the answer is set, except for the end of a pause that has none.
+func Settings(s *fsm.Settings, created fsm.Format) *belfryv1.QueueSettings {
 	delays := s.RetryDelays
 	if len(delays) == 0 {
 		delays = fsm.DefaultRetryDelays(created)
@@ -29,29 +28,44 @@ func wireSettings(s *fsm.Settings, created fsm.Format) *belfryv1.QueueSettings {
 	return &belfryv1.QueueSettings{
 		Ttr:           durationpb.New(cmp.Or(s.TTR, fsm.DefaultTTR)),
 		MaxAttempts:   proto.Uint32(attempts),
-		RetryDelays:   wire.Durations(delays),
-		DedupWindow:   durationpb.New(wire.DedupWindow(s)),
+		RetryDelays:   Durations(delays),
+		DedupWindow:   durationpb.New(DedupWindow(s)),
 		DedupForever:  proto.Bool(s.DedupForever),
-		MaxInFlight:   proto.Uint32(wire.Count(s.MaxInFlight)),
-		MaxJobs:       proto.Uint32(wire.Count(s.MaxJobs)),
+		MaxInFlight:   proto.Uint32(Count(s.MaxInFlight)),
+		MaxJobs:       proto.Uint32(Count(s.MaxJobs)),
 		MaxBytes:      proto.Uint64(s.MaxBytes),
-		PutsPerSecond: proto.Uint32(wire.Count(s.PutsPerSecond)),
-		Overdue:       wireOverdue(s),
+		PutsPerSecond: proto.Uint32(Count(s.PutsPerSecond)),
+		Overdue:       overduePolicy(s),
 		ExpireTo:      expireTo.Enum(),
 		Paused:        proto.Bool(s.Paused),
-		PausedUntil:   wire.CeilTime(s.PausedUntil),
+		PausedUntil:   CeilTime(s.PausedUntil),
 
 		RetryDelaysDefault: proto.Bool(len(s.RetryDelays) == 0),
+
+		KeyConcurrency: proto.Uint32(s.Keys.Concurrency),
+		KeyRate:        keyRate(&s.Keys.Rate),
+		KeyOrdered:     proto.Bool(s.Keys.Ordered),
+		KeyFair:        proto.Bool(s.Keys.Fair),
+		HoldOnDead:     proto.Bool(s.Keys.HoldOnDead),
+		NoKeys:         proto.Bool(s.Keys.Refused),
 	}
 }
 
 // DefaultSettings returns the settings of a new queue that was given none. The caller may change them.
 func DefaultSettings() *belfryv1.QueueSettings {
-	return wireSettings(&fsm.Settings{}, fsm.LatestFormat)
+	return Settings(&fsm.Settings{}, fsm.LatestFormat)
 }
 
-// wireOverdue converts the overdue policy.
-func wireOverdue(s *fsm.Settings) *belfryv1.OverduePolicy {
+// keyRate converts the rate of a key. Without a limit the message is empty.
+func keyRate(r *fsm.KeyRate) *belfryv1.KeyRate {
+	if r.Count == 0 {
+		return &belfryv1.KeyRate{}
+	}
+	return &belfryv1.KeyRate{Count: r.Count, Per: durationpb.New(r.Per), Burst: r.Burst}
+}
+
+// overduePolicy converts the overdue policy.
+func overduePolicy(s *fsm.Settings) *belfryv1.OverduePolicy {
 	after := s.OverdueAfter
 	if after == 0 {
 		after = fsm.DefaultOverdueAfter
