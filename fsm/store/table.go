@@ -1,7 +1,7 @@
 package store
 
 // table is a linear-hashing table from a 32-bit hash to indexes. It grows by splitting one bucket
-// at a time, so that no insert ever pays for the whole table. It keeps the hashes: growing reads no
+// at a time, and shrinks by merging one, so that no change ever pays for the whole table. It keeps the hashes: growing reads no
 // record, and a find hardly ever reads a wrong one. (W. Litwin, "Linear hashing: a new tool for
 // file and table addressing", VLDB 1980.)
 type table struct {
@@ -24,8 +24,10 @@ type bucket struct {
 
 const (
 	bucketsPerPage = 512
-	// bucketFill is the mean number of indexes in a bucket above which the table grows.
-	bucketFill = 5
+	// bucketFill is the mean number of indexes in a bucket above which the table grows. It shrinks below
+	// a bucketSlack-th of that.
+	bucketFill  = 5
+	bucketSlack = 3
 )
 
 func newTable() table {
@@ -106,7 +108,12 @@ func (t *table) remove(hash, index uint32) {
 		for i := range b.indexes {
 			if b.indexes[i] == index {
 				b.indexes[i] = 0
-				t.count--
+				switch t.count--; {
+				case t.count == 0:
+					*t = newTable() // without the overflow buckets
+				case t.buckets > 1 && t.count < int(t.buckets)*bucketFill/bucketSlack:
+					t.merge()
+				}
 				return
 			}
 		}
@@ -125,9 +132,26 @@ func (t *table) split() {
 	if int(fresh/bucketsPerPage) == len(t.pages) {
 		t.pages = append(t.pages, make([]bucket, bucketsPerPage))
 	}
-	old := t.bucketAt(fresh & (t.mask >> 1))
 	t.buckets++
+	t.move(t.bucketAt(fresh & (t.mask >> 1)))
+}
 
+// merge undoes the last split.
+func (t *table) merge() {
+	if t.buckets == t.mask>>1+1 {
+		t.mask >>= 1
+	}
+	last := t.buckets - 1
+	old := t.bucketAt(last)
+	t.buckets--
+	t.move(old)
+	if last%bucketsPerPage == 0 {
+		t.pages = t.pages[:len(t.pages)-1]
+	}
+}
+
+// move adds the indexes of a bucket to those buckets that they belong to now.
+func (t *table) move(old *bucket) {
 	chain := *old
 	*old = bucket{}
 	for {

@@ -1,0 +1,59 @@
+package store
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/belfrydb/belfry/fsm/digest"
+)
+
+// TestTableGrowsAndShrinks: a table finds what is in it at every size, and nothing else, and gives its
+// memory back.
+func TestTableGrowsAndShrinks(t *testing.T) {
+	table, rng := newTable(), rand.New(rand.NewPCG(1, 2))
+	empty := table.memory()
+	hashOf := func(index uint32) uint32 {
+		if index%50 == 0 {
+			return 7 // a chain of equal hashes
+		}
+		return digest.IDKey(1, index, "")
+	}
+	find := func(index uint32) uint32 {
+		return table.find(hashOf(index), func(found uint32) bool { return found == index })
+	}
+	const most = 50_000
+	in := map[uint32]bool{}
+	check := func() {
+		t.Helper()
+		for range 2000 {
+			index := 1 + rng.Uint32N(most)
+			if found := find(index); (found == index) != in[index] {
+				t.Fatalf("%d of %d: found %d", index, len(in), found)
+			}
+		}
+		if table.count != len(in) || int(table.buckets) > bucketSlack*len(in)/bucketFill+2 || table.buckets > table.mask+1 ||
+			table.buckets <= table.mask/2 {
+			t.Fatalf("%d indexes of %d in %d buckets, mask %b", table.count, len(in), table.buckets, table.mask)
+		}
+	}
+	for _, target := range []int{most / 2, 10, most, 100, 5000, 1, 0} {
+		for len(in) != target {
+			index := 1 + rng.Uint32N(most)
+			switch {
+			case len(in) < target && !in[index]:
+				table.insert(hashOf(index), index)
+				in[index] = true
+			case len(in) > target && in[index]:
+				table.remove(hashOf(index), index)
+				delete(in, index)
+			}
+			if rng.IntN(5000) == 0 {
+				check()
+			}
+		}
+		check()
+	}
+	if left := table.memory(); left > 4*empty {
+		t.Errorf("%d bytes are left of a table that was emptied, an empty one has %d", left, empty)
+	}
+}
