@@ -1,9 +1,9 @@
 package store
 
 // table is a linear-hashing table from a 32-bit hash to indexes. It grows by splitting one bucket
-// at a time, and shrinks by merging one, so that no change ever pays for the whole table. It keeps the hashes: growing reads no
-// record, and a find hardly ever reads a wrong one. (W. Litwin, "Linear hashing: a new tool for
-// file and table addressing", VLDB 1980.)
+// at a time, and shrinks by merging one, so that no change ever pays for the whole table. It keeps
+// the hashes: growing reads no record, and a find hardly ever reads a wrong one. (W. Litwin, "Linear
+// hashing: a new tool for file and table addressing", VLDB 1980.)
 type table struct {
 	pages    [][]bucket
 	overflow []bucket // overflow[0] is unused

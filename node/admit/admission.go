@@ -153,10 +153,12 @@ func (a *Admission) diskRefusal() error {
 	return fmt.Errorf("%s: %w", a.cfg.Name, outcome.ErrDiskFull)
 }
 
-// frees reports whether a command ends jobs, or must be logged for the shard to be served at all.
+// frees reports whether a command ends jobs or keeps new ones away, or must be logged for the shard to
+// be served at all.
 func frees(k fsm.Kind) bool {
 	switch k {
-	case fsm.KindAck, fsm.KindCancel, fsm.KindPurge, fsm.KindDeleteQueue, fsm.KindExpire, fsm.KindLead, fsm.KindResetClock:
+	case fsm.KindAck, fsm.KindCancel, fsm.KindPurge, fsm.KindPurgeKey, fsm.KindDeleteQueue, fsm.KindDeleteSchedule,
+		fsm.KindPauseSchedules, fsm.KindExpire, fsm.KindLead, fsm.KindResetClock:
 		return true
 	default:
 		return false

@@ -345,7 +345,7 @@ func requestCost(req *fsm.Request) (cost uint64) {
 		switch c := c.(type) {
 		case *fsm.Reserve:
 			cost += uint64(max(c.Max, 1))
-		case *fsm.Purge, *fsm.Redrive, *fsm.DeleteQueue, *fsm.Expire:
+		case *fsm.Purge, *fsm.PurgeKey, *fsm.Redrive, *fsm.DeleteQueue, *fsm.Expire:
 			cost += fsm.StepMax
 		case *fsm.Import:
 			cost += uint64(len(c.Records)) + 1
