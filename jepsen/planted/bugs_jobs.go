@@ -14,7 +14,8 @@ func identityBugs() []Bug {
 			Name:   "conflict-hidden",
 			What:   "a put with other content and the id of a job that exists is answered as if it were the same",
 			Claims: []string{"I5"}, Workloads: []string{"races"},
-			Edits: []Edit{skipping("fsm/machine/put.go", `b.Content() != content`, "conflict-hidden")},
+			Edits: []Edit{{"fsm/machine/put.go", `if !asksFor(c, b, content) {`,
+				`if !asksFor(c, b, content) && !planted("conflict-hidden") {`}},
 		},
 		{
 			Name: "request-forgotten", What: "what a request with an id did is not remembered, so that a repeat does it again",
@@ -52,7 +53,7 @@ func adminBugs() []Bug {
 			Name: "cancel-not-done", What: "the cancel of a delayed job is answered, and the job is there still",
 			Claims: []string{"I23"}, Workloads: []string{"races"},
 			Edits: []Edit{after("fsm/machine/control.go",
-				"func (m *Machine) cancel(c *fsm.Cancel) (fsm.Result, bool) {\n\tj, missing := m.named(c.Queue, c.ID)",
+				"func (m *Machine) cancel(c *fsm.Cancel) (fsm.Result, bool) {\n\tj, missing := m.named(c.Queue, c.ID, c.Key)",
 				`if j.index != 0 && m.slot(j).State() == fsm.Delayed && planted("cancel-not-done") {
 		return fsm.Result{State: fsm.Delayed}, false
 	}`)},

@@ -29,7 +29,7 @@ func timeBugs() []Bug {
 		{
 			Name: "due-rounded-down", What: "a put's delay ends at the beginning of its last second",
 			Claims: []string{"I8"}, Workloads: []string{"puts"},
-			Edits: []Edit{after("fsm/machine/put.go", `j.FirstDue = now.After(c.Delay)`, `if planted("due-rounded-down") {
+			Edits: []Edit{after("fsm/rule/put.go", `j.FirstDue = now.After(c.Delay)`, `if planted("due-rounded-down") {
 			j.FirstDue -= j.FirstDue % (fsm.Minute / 60)
 		}`)},
 		},
@@ -87,7 +87,7 @@ func orderBugs() []Bug {
 			Name: "map-order", What: "the order of a Go map decides which of several jobs that are due at one time is handed " +
 				"out (coolbeans)",
 			Claims: []string{"I25"}, Workloads: []string{"herd"},
-			Edits: []Edit{after("fsm/machine/lease.go", `k, ok := q.ready.Min()`, `if ok && planted("map-order") {
+			Edits: []Edit{after("fsm/machine/keyed.go", `k, _ := q.ready.Min()`, `if k.Index != 0 && planted("map-order") {
 			same := map[uint32]bool{}
 			for other, more := k, true; more && other.At == k.At && other.Priority == k.Priority && len(same) < 64; {
 				same[other.Index] = true
