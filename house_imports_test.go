@@ -274,7 +274,7 @@ var importTable = []importRow{
 	{
 		dir:     "node/nodetest",
 		may:     []string{"fsm", "node", "node/clock", "node/nodetest/pipetest"},
-		testMay: []string{"node/peer", "node/storage/disk", "node/storage/diskfault"},
+		testMay: []string{"fsm/schedules", "node/peer", "node/storage/disk", "node/storage/diskfault"},
 		reason:  "a cluster of nodes in memory for tests, under the rules of node",
 	},
 	{
