@@ -43,7 +43,8 @@ type Import struct {
 	Since   Time
 	// Total, with ImportEnd, is the number of records that the shard must have imported.
 	Total uint64
-	// Records are queues, jobs and tombstones of a backup, a queue before what it holds.
+	// Records are queues, paused keys, jobs and tombstones of a backup, a queue before what it holds.
+	// Keys may be paused beyond PausedKeysMax: a shard may get those of several.
 	Records []BackupRecord
 }
 
@@ -95,9 +96,11 @@ const (
 	BackupQueue     BackupKind = 4 // see codec.AppendQueueRecord
 	BackupJob       BackupKind = 5 // text queue, and what a snapshot has of a held job
 	BackupTombstone BackupKind = 6 // text queue, and what a snapshot has of a tombstone
-	BackupShardEnd  BackupKind = 7 // uvarint shard, then the numbers of queues, jobs, tombstones
+	BackupShardEnd  BackupKind = 7 // uvarint shard, then the numbers of records, see Totals of fsm/backup
 	BackupTail      BackupKind = 8 // see Totals of fsm/backup; 32 bytes SHA-256
 	BackupNamespace BackupKind = 9 // text namespace, then its limits in the order of CatalogNamespace
+
+	BackupKey BackupKind = 11 // text queue, text key that is paused; from KeysFormat on
 )
 
 // BackupRecord is one record of a backup as it is stored.

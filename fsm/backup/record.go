@@ -18,8 +18,8 @@ import (
 // A block has whole records: byte BackupKind, uvarint length, and that many bytes. The first record
 // is the header. The last is the trailer, alone in its block, with the SHA-256 of all bytes before
 // that block. Between them come the queues of the catalog and the quotas of namespaces, then each
-// shard: its head, its queues, jobs and tombstones, and its end. A queue comes before its jobs and
-// tombstones. Records name their queue and so mean the same in every shard.
+// shard: its head, its queues, paused keys, jobs and tombstones, and its end. A queue comes before
+// what it holds. Records name their queue and so mean the same in every shard.
 const magic = "BELFBK\x00"
 
 // Header says what a backup contains.
@@ -45,9 +45,13 @@ type Section struct {
 	Serial uint64
 }
 
-// Totals are the numbers of records of a backup.
+// Totals are the numbers of records of a backup. In the stream they are the uvarint numbers of
+// queues, jobs and tombstones; the trailer has that of shards before them and the serial after them.
+// The end is, for each other kind of record that there is, a uvarint BackupKind and the number.
 type Totals struct {
 	Shards, Queues, Jobs, Tombstones uint64
+	// Keys counts the paused keys.
+	Keys uint64
 	// Serial is the highest serial of all shards.
 	Serial uint64
 }
@@ -92,7 +96,31 @@ func EndRecord(shard uint32, t *Totals) fsm.BackupRecord {
 	for _, v := range [...]uint64{t.Queues, t.Jobs, t.Tombstones} {
 		dst = binary.AppendUvarint(dst, v)
 	}
-	return fsm.BackupRecord{Kind: fsm.BackupShardEnd, Data: dst}
+	return fsm.BackupRecord{Kind: fsm.BackupShardEnd, Data: t.appendOthers(dst)}
+}
+
+// appendOthers appends the numbers of records that the first format does not have.
+func (t *Totals) appendOthers(dst []byte) []byte {
+	if t.Keys == 0 {
+		return dst
+	}
+	return binary.AppendUvarint(append(dst, byte(fsm.BackupKey)), t.Keys)
+}
+
+// readOthers reads what appendOthers appended, with so many bytes after it.
+func (t *Totals) readOthers(r *codec.Reader, after int) {
+	for r.Failed() == nil && r.Left() > after {
+		kind, n := r.Uvarint(), r.Uvarint()
+		if kind != uint64(fsm.BackupKey) || t.Keys != 0 || n == 0 {
+			r.Damaged("totals of an unknown kind of record")
+		}
+		t.Keys = n
+	}
+}
+
+// KeyRecord returns the record of a paused key. It needs fsm.KeysFormat.
+func KeyRecord(queue, key string) fsm.BackupRecord {
+	return fsm.BackupRecord{Kind: fsm.BackupKey, Data: codec.AppendText(codec.AppendText(nil, queue), key)}
 }
 
 // CatalogRecord returns the record of a queue of the catalog. Settings of keys need KeysFormat.
@@ -150,6 +178,7 @@ func ParseEnd(b *fsm.BackupRecord) (shard uint32, err error) {
 func parseEnd(b *fsm.BackupRecord) (shard uint32, t Totals, err error) {
 	err = parse(b, fsm.BackupShardEnd, func(r *codec.Reader) {
 		shard, t = r.Uint32(), Totals{Queues: r.Uvarint(), Jobs: r.Uvarint(), Tombstones: r.Uvarint()}
+		t.readOthers(r, 0)
 	})
 	return shard, t, err
 }
@@ -197,13 +226,44 @@ func ParseHeld(b *fsm.BackupRecord) (name string, v codec.HeldJob, err error) {
 	return name, v, err
 }
 
-// JobFormat returns the queue of a BackupJob, and the first format that can express the record.
-func JobFormat(b *fsm.BackupRecord) (queue string, format fsm.Format, err error) {
-	queue, v, err := ParseHeld(b)
-	if v.Flags&codec.HeldHasFields != 0 {
-		return queue, codec.FieldsFormat, err
+// FormatOf returns the first format that can express a record of a shard, and the queue that the
+// record is about; "" for the records that every format has.
+func FormatOf(b *fsm.BackupRecord) (queue string, format fsm.Format, err error) {
+	switch b.Kind {
+	case fsm.BackupQueue:
+		q, err := ParseQueue(b)
+		if q.Settings.Keys != (fsm.KeySettings{}) {
+			return q.Name, max(q.Format, fsm.KeysFormat), err
+		}
+		return q.Name, q.Format, err
+	case fsm.BackupJob:
+		queue, v, err := ParseHeld(b)
+		switch {
+		case v.NeedsKeys():
+			return queue, fsm.KeysFormat, err
+		case v.Flags&codec.HeldHasFields != 0:
+			return queue, codec.FieldsFormat, err
+		default:
+			return queue, fsm.FirstFormat, err
+		}
+	case fsm.BackupTombstone:
+		t, err := ParseTombstone(b)
+		if t.Key != "" {
+			return t.Queue, fsm.KeysFormat, err
+		}
+		return t.Queue, fsm.FirstFormat, err
+	case fsm.BackupKey:
+		queue, _, err := ParseKey(b)
+		return queue, fsm.KeysFormat, err
+	default:
+		return "", fsm.FirstFormat, nil
 	}
-	return queue, fsm.FirstFormat, err
+}
+
+// ParseKey reads a BackupKey.
+func ParseKey(b *fsm.BackupRecord) (queue, key string, err error) {
+	err = parse(b, fsm.BackupKey, func(r *codec.Reader) { queue, key = r.Text(), r.Text() })
+	return queue, key, err
 }
 
 // ParseTombstone reads a BackupTombstone.
@@ -216,7 +276,7 @@ func ParseTombstone(b *fsm.BackupRecord) (t fsm.Tombstone, err error) {
 	return t, err
 }
 
-// OwnerOf returns the queue that a BackupQueue, BackupJob or BackupTombstone belongs to.
+// OwnerOf returns the queue that a BackupQueue, BackupKey, BackupJob or BackupTombstone belongs to.
 func OwnerOf(b *fsm.BackupRecord) (string, error) {
 	r := codec.PlainReader(b.Data)
 	name := r.Text()

@@ -75,6 +75,8 @@ func (t *Totals) Count(kind fsm.BackupKind) {
 		t.Jobs++
 	case fsm.BackupTombstone:
 		t.Tombstones++
+	case fsm.BackupKey:
+		t.Keys++
 	default:
 	}
 }
@@ -120,6 +122,7 @@ func (b *Writer) Close() error {
 	for _, v := range [...]uint64{b.totals.Queues, b.totals.Jobs, b.totals.Tombstones, b.totals.Serial} {
 		tail = binary.AppendUvarint(tail, v)
 	}
+	tail = b.totals.appendOthers(tail)
 	b.append(fsm.BackupRecord{Kind: fsm.BackupTail, Data: b.sum.Sum(tail)})
 	b.flush()
 	return b.err
@@ -301,8 +304,8 @@ func (b *Reader) follow(r *fsm.BackupRecord) error {
 		b.inShard, b.shard, b.section = true, s.Shard, Totals{}
 		b.totals.Shards++
 		b.totals.Serial = max(b.totals.Serial, s.Serial)
-	case fsm.BackupQueue, fsm.BackupJob, fsm.BackupTombstone:
-		if !b.inShard {
+	case fsm.BackupQueue, fsm.BackupKey, fsm.BackupJob, fsm.BackupTombstone:
+		if !b.inShard || r.Kind == fsm.BackupKey && b.header.Format < fsm.KeysFormat {
 			return misplaced
 		}
 		b.section.Count(r.Kind)
@@ -337,6 +340,7 @@ func (b *Reader) checkTotals(r *fsm.BackupRecord) error {
 	t := Totals{
 		Shards: rd.Uvarint(), Queues: rd.Uvarint(), Jobs: rd.Uvarint(), Tombstones: rd.Uvarint(), Serial: rd.Uvarint(),
 	}
+	t.readOthers(&rd, sha256.Size)
 	rd.NextBytes(sha256.Size)
 	if err := rd.CheckEnd(); err != nil {
 		return err

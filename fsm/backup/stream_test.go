@@ -61,6 +61,51 @@ func TestBackupOfKeySettings(t *testing.T) {
 	}
 }
 
+// TestBackupOfPausedKey: a paused key is stored in these bytes, and the totals of a shard and of the
+// backup count it in theirs.
+func TestBackupOfPausedKey(t *testing.T) {
+	key := KeyRecord("q", "k")
+	end := EndRecord(1, &Totals{Queues: 2, Keys: 300})
+	if got := fmt.Sprintf("%d %x, end %x", key.Kind, key.Data, end.Data); got != "11 0171016b, end 010200000bac02" {
+		t.Errorf("stored as %s", got)
+	}
+	if queue, k, err := ParseKey(&key); err != nil || queue != "q" || k != "k" {
+		t.Errorf("read as %q, %q, %v", queue, k, err)
+	}
+	if queue, err := OwnerOf(&key); err != nil || queue != "q" {
+		t.Errorf("it belongs to %q, %v", queue, err)
+	}
+	if queue, format, err := FormatOf(&key); err != nil || queue != "q" || format != fsm.KeysFormat {
+		t.Errorf("it needs format %d, queue %q, %v", format, queue, err)
+	}
+	records := []fsm.BackupRecord{SectionRecord(&Section{}),
+		{Kind: fsm.BackupQueue, Data: codec.AppendQueueRecord(nil, &fsm.QueueRecord{Name: "q"})}, key,
+		EndRecord(0, &Totals{Queues: 1, Keys: 1})}
+	var out bytes.Buffer
+	w := NewWriter(&out, &Header{Format: fsm.KeysFormat, Shards: 1, Parts: 1})
+	for _, r := range records {
+		if err := w.Append(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	read, totals, err := readBackup(out.Bytes())
+	if want := (Totals{Shards: 1, Queues: 1, Keys: 1}); err != nil || totals != want || w.Totals() != want ||
+		!reflect.DeepEqual(read, records) {
+		t.Errorf("%+v: %+v, %v, want %+v", read, totals, err, want)
+	}
+	for name, tail := range map[string]string{
+		"none": "\x0b\x00", "twice": "\x0b\x01\x0b\x01", "another kind": "\x0c\x01", "half": "\x0b",
+	} {
+		r := fsm.BackupRecord{Kind: fsm.BackupShardEnd, Data: []byte("\x00\x00\x00\x00" + tail)}
+		if _, err := ParseEnd(&r); !errors.Is(err, fsm.ErrDamaged) {
+			t.Errorf("an end with %s: %v", name, err)
+		}
+	}
+}
+
 // TestBackupRefusesMisplaced: what no writer writes is refused although every checksum is right.
 func TestBackupRefusesMisplaced(t *testing.T) {
 	section := func(n uint32) fsm.BackupRecord { return SectionRecord(&Section{Shard: n}) }
@@ -84,9 +129,11 @@ func TestBackupRefusesMisplaced(t *testing.T) {
 		"an end that miscounts":    {[]fsm.BackupRecord{section(0), queue, end(0, 2), section(1), end(1, 0)}, fsm.ErrDamaged},
 		"the catalog late": {[]fsm.BackupRecord{section(0), end(0, 0), catalog, section(1), end(1, 0)},
 			fsm.ErrDamaged},
-		"a quota":             {[]fsm.BackupRecord{catalog, quota, section(0), end(0, 0), section(1), end(1, 0)}, nil},
-		"a quota late":        {[]fsm.BackupRecord{section(0), end(0, 0), section(1), end(1, 0), quota}, fsm.ErrDamaged},
-		"a quota in a shard":  {[]fsm.BackupRecord{section(0), quota, end(0, 0), section(1), end(1, 0)}, fsm.ErrDamaged},
+		"a quota":            {[]fsm.BackupRecord{catalog, quota, section(0), end(0, 0), section(1), end(1, 0)}, nil},
+		"a quota late":       {[]fsm.BackupRecord{section(0), end(0, 0), section(1), end(1, 0), quota}, fsm.ErrDamaged},
+		"a quota in a shard": {[]fsm.BackupRecord{section(0), quota, end(0, 0), section(1), end(1, 0)}, fsm.ErrDamaged},
+		"a key before its format": {[]fsm.BackupRecord{section(0), queue, KeyRecord("q", "k"),
+			EndRecord(0, &Totals{Queues: 1, Keys: 1}), section(1), end(1, 0)}, fsm.ErrDamaged},
 		"an unknown kind":     {[]fsm.BackupRecord{{Kind: 99}, section(0), end(0, 0), section(1), end(1, 0)}, fsm.ErrVersion},
 		"a head that is none": {[]fsm.BackupRecord{{Kind: fsm.BackupShard, Data: []byte{1}}}, fsm.ErrDamaged},
 	} {

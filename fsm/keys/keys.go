@@ -428,6 +428,18 @@ func (q *Queue) Pause(c *fsm.PauseKey) (changed, ok bool) {
 	return true, true
 }
 
+// Hold pauses a key that a backup has as paused, however many are. It reports false if the key is
+// paused already.
+func (q *Queue) Hold(key string) bool {
+	group := q.keys.Add(q.index, key)
+	if q.paused(group) {
+		return false
+	}
+	q.setPaused(group, true)
+	q.Dropped(group)
+	return true
+}
+
 func (q *Queue) paused(group uint32) bool {
 	index := q.keys.At(group).Memory
 	return index != 0 && q.keys.Memory(index).Paused

@@ -1,8 +1,6 @@
 package machine
 
 import (
-	"unicode/utf8"
-
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/rule"
@@ -31,7 +29,7 @@ func (m *Machine) noteFailure(j job, at fsm.Time, lapsed bool, text string) {
 	if m.format >= rule.AttemptsFormat {
 		list := append(codec.ParseAttempts(note.Attempts), fsm.Attempt{
 			Number: l.Attempt, Began: l.Leased, Ended: at, Lapsed: lapsed, Client: string(m.store.Client(l)),
-			Error: clipped(text),
+			Error: rule.ClipError(text),
 		})
 		note.Attempts = codec.AppendAttempts(nil, list[max(0, len(list)-fsm.AttemptsKept):])
 		m.store.DropClient(l)
@@ -43,18 +41,6 @@ func (m *Machine) noteFailure(j job, at fsm.Time, lapsed bool, text string) {
 		note.LastError = []byte(text)
 	}
 	m.store.SetNote(j.index, &note)
-}
-
-// clipped returns what an attempt keeps of its error: whole characters.
-func clipped(text string) string {
-	if len(text) <= fsm.AttemptErrorBytes {
-		return text
-	}
-	n := fsm.AttemptErrorBytes
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n]
 }
 
 // noteRelease notes that nobody holds a job any more, which takes its attempt back.

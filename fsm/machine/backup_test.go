@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,10 +23,17 @@ func everyQueue(*fsm.QueueRecord) bool { return true }
 // backupBytes returns a backup of the machines, each as a shard.
 func backupBytes(t testing.TB, machines ...*Machine) []byte {
 	t.Helper()
+	return backupIn(t, fsm.FirstFormat, machines...)
+}
+
+// backupIn is backupBytes in a format.
+func backupIn(t testing.TB, format fsm.Format, machines ...*Machine) []byte {
+	t.Helper()
 	var out bytes.Buffer
 	w := backup.NewWriter(&out, &backup.Header{
-		ID: [16]byte{7, 8, 9}, ClusterID: "c1", Time: 1_800_000_002_400_000_000, Shards: uint32(len(machines)),
-		Parts: uint32(len(machines)),
+		ID: [16]byte{7, 8, 9}, ClusterID: "c1", Format: format, Time: 1_800_000_002_400_000_000,
+		Shards: uint32(len(machines)),
+		Parts:  uint32(len(machines)),
 	})
 	if err := w.Append(backup.CatalogRecord(&backup.CatalogQueue{
 		Name: "parts", Partitions: 4, Settings: fsmtest.EverySetting(),
@@ -84,6 +92,59 @@ func TestGoldenBackup(t *testing.T) {
 		Name: "parts", Partitions: 4, Settings: fsmtest.EverySetting(),
 	}, q); err != nil || diff != "" {
 		t.Errorf("catalog: %v (-want +got):\n%s", err, diff)
+	}
+}
+
+// TestGoldenBackupOfKeys: the backup of the golden log of format 4 has its paused key, and is the same
+// bytes for ever.
+func TestGoldenBackupOfKeys(t *testing.T) {
+	m := New(fsm.Config{Seed: 7})
+	replay(t, m, fsmtest.GoldenBytes(t, "log_4"))
+	raw := backupIn(t, fsm.KeysFormat, m)
+	golden(t, "backup_4", raw)
+	records, totals, err := readBackup(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := backup.KeyRecord("keys", "k3")
+	if i := slices.IndexFunc(records, func(r fsm.BackupRecord) bool { return r.Kind == fsm.BackupKey }); i < 0 ||
+		!bytes.Equal(records[i].Data, want.Data) || totals.Keys != 1 {
+		t.Errorf("the backup has %+v and no record of the paused key", totals)
+	}
+}
+
+// TestImportPausesKeys: a key is paused once, in its queue, and only from its format on.
+func TestImportPausesKeys(t *testing.T) {
+	for format, want := range map[fsm.Format]bool{fsm.KeysFormat - 1: false, fsm.KeysFormat: true} {
+		m := New(fsm.Config{})
+		if _, err := m.Apply(1, codec.AppendEntryIn(nil, format, 5, lead(format))); err != nil {
+			t.Fatal(err)
+		}
+		q, code := m.createQueue("q", 0, 1)
+		if code != fsm.OK {
+			t.Fatal(code)
+		}
+		r := backup.KeyRecord("q", "k")
+		if got := m.importRecord(&r); got != want {
+			t.Errorf("in format %d: %v", format, got)
+		}
+		if !want {
+			continue
+		}
+		if group := q.keys.Group("k"); group == 0 || m.keys.Paused != 1 || m.store.Keys.Memories() != 1 {
+			t.Errorf("%d keys are paused, %d remembered", m.keys.Paused, m.store.Keys.Memories())
+		}
+		for name, r := range map[string]fsm.BackupRecord{
+			"again": r, "no key": backup.KeyRecord("q", ""), "no such queue": backup.KeyRecord("p", "k"),
+		} {
+			if m.importRecord(&r) {
+				t.Errorf("%s: it is imported", name)
+			}
+		}
+		m.keys.Paused = fsm.PausedKeysMax
+		if r := backup.KeyRecord("q", "more"); !m.importRecord(&r) || q.keys == nil {
+			t.Error("a key beyond the limit is not imported")
+		}
 	}
 }
 

@@ -94,6 +94,9 @@ func (m *Machine) importRecord(record *fsm.BackupRecord) bool {
 		known := m.format >= fsm.KeysFormat ||
 			m.format >= codec.FieldsFormat && !v.NeedsKeys() || v.Flags&codec.HeldHasFields == 0
 		return err == nil && known && m.importJob(m.queues.byName[name], &v)
+	case fsm.BackupKey:
+		queue, key, err := backup.ParseKey(record)
+		return err == nil && key != "" && m.format >= fsm.KeysFormat && m.importKey(m.queues.byName[queue], key)
 	case fsm.BackupTombstone:
 		t, err := backup.ParseTombstone(record)
 		return err == nil && m.importTombstone(m.queues.byName[t.Queue], &t)
@@ -119,6 +122,15 @@ func (m *Machine) importQueue(v *fsm.QueueRecord) bool {
 	r.Settings = v.Settings.Clone()
 	m.configureKeys(q)
 	return true
+}
+
+// importKey pauses a key of a queue.
+func (m *Machine) importKey(q *queue, key string) bool {
+	if q == nil {
+		return false
+	}
+	m.needKeys(q, key)
+	return q.keys.Hold(key)
 }
 
 func (m *Machine) importJob(q *queue, v *codec.HeldJob) bool {

@@ -19,7 +19,8 @@ func exported(m *machine.Machine) (records []fsm.BackupRecord, err error) {
 	s := m.Snapshot()
 	defer m.Release(s)
 	err = s.Export(0, func(*fsm.QueueRecord) bool { return true }, func(r fsm.BackupRecord) error {
-		if r.Kind == fsm.BackupQueue || r.Kind == fsm.BackupJob || r.Kind == fsm.BackupTombstone {
+		if r.Kind == fsm.BackupQueue || r.Kind == fsm.BackupJob || r.Kind == fsm.BackupTombstone ||
+			r.Kind == fsm.BackupKey {
 			records = append(records, fsm.BackupRecord{Kind: r.Kind, Data: bytes.Clone(r.Data)})
 		}
 		return nil

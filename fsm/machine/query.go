@@ -7,6 +7,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/activity"
+	"github.com/belfrydb/belfry/fsm/listing"
 	"github.com/belfrydb/belfry/fsm/rule"
 )
 
@@ -55,7 +56,7 @@ func (m *Machine) answerJob(q *fsm.JobQuery, now fsm.Time) fsm.Reading {
 	}
 	jobs := []fsm.Job{j}
 	m.complete(jobs)
-	ownBodies(jobs)
+	listing.OwnBodies(jobs)
 	return fsm.Reading{Jobs: jobs}
 }
 
@@ -132,7 +133,7 @@ func (m *Machine) handedOut(grants []fsm.Grant) []fsm.Job {
 	}
 	jobs = jobs[:n]
 	m.complete(jobs)
-	ownBodies(jobs)
+	listing.OwnBodies(jobs)
 	return jobs
 }
 
@@ -155,20 +156,5 @@ func (m *Machine) complete(jobs []fsm.Job) {
 		if !j.Given.Has(fsm.GivenRetryDelays) {
 			j.RetryDelays = delays
 		}
-	}
-}
-
-// ownBodies gives jobs copies of their bodies, all in one piece of memory: one allocation while
-// readers hold up the shard.
-func ownBodies(jobs []fsm.Job) {
-	bytes := 0
-	for i := range jobs {
-		bytes += len(jobs[i].Body)
-	}
-	room := make([]byte, 0, bytes)
-	for i := range jobs {
-		start := len(room)
-		room = append(room, jobs[i].Body...)
-		jobs[i].Body = room[start:len(room):len(room)]
 	}
 }

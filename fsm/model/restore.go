@@ -85,6 +85,15 @@ func (m *Model) importRecord(r *fsm.BackupRecord) bool {
 		m.importOverdue(q, j)
 		return true
 	}
+	if name, key, err := backup.ParseKey(r); err == nil {
+		q := m.queue(name)
+		if q == nil || key == "" || m.format < fsm.KeysFormat || q.memory(key) != nil && q.memory(key).Paused {
+			return false
+		}
+		m.rememberKey(q, key, func(k *fsm.KeyMemory) { k.Paused = true })
+		m.changed(q, key)
+		return true
+	}
 	t, err := backup.ParseTombstone(r)
 	q := m.queue(t.Queue)
 	if err != nil || q == nil || t.State < fsm.Acked || t.Serial > m.Serial {

@@ -1,6 +1,10 @@
 package rule
 
-import "github.com/belfrydb/belfry/fsm"
+import (
+	"unicode/utf8"
+
+	"github.com/belfrydb/belfry/fsm"
+)
 
 // AttemptsFormat is the format from which on jobs know who holds them and how attempts failed.
 const AttemptsFormat fsm.Format = 3
@@ -112,4 +116,16 @@ func lapse(v *fsm.Job) {
 	})
 	v.Attempts = v.Attempts[max(0, len(v.Attempts)-fsm.AttemptsKept):]
 	v.Client, v.Leased = "", 0
+}
+
+// ClipError returns what an attempt keeps of its error: whole characters.
+func ClipError(text string) string {
+	if len(text) <= fsm.AttemptErrorBytes {
+		return text
+	}
+	n := fsm.AttemptErrorBytes
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
 }

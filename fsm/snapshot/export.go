@@ -6,10 +6,11 @@ import (
 	"github.com/belfrydb/belfry/fsm/codec"
 )
 
-// Export emits the shard as records of a backup: head, queues, jobs, tombstones, end. It leaves out
+// Export emits the shard as records of a backup: head, queues, paused keys, jobs, tombstones, end. It leaves out
 // a queue for which keep returns false, with all that the queue holds. A record is valid until emit
-// returns. The first error of emit ends the export. Remembered requests and finished leases are
-// left out: they end within minutes, and mean nothing in another cluster. Export may run beside
+// returns. The first error of emit ends the export. Remembered requests, finished leases, and
+// the tokens and turns of keys are left out: they end within minutes or a day, and mean nothing in
+// another cluster. Export may run beside
 // Apply, as WriteTo may.
 func (s *Snapshot) Export(shard uint32, keep func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) error {
 	head := backup.Section{Shard: shard, Index: s.head.Index, Clock: s.head.Scalars.Clock, Serial: s.head.Scalars.Serial}
@@ -22,6 +23,12 @@ func (s *Snapshot) Export(shard uint32, keep func(*fsm.QueueRecord) bool, emit f
 			x.kept[q.CreateSeq] = q.Name
 			x.totals.Queues++
 			x.send(fsm.BackupQueue, codec.AppendQueueRecord(x.room[:0], q))
+		}
+	}
+	for queue, k := range s.records.KeyMemories() {
+		if k.Paused && x.beginRecord(s.records.Queue(queue).CreateSeq) {
+			x.totals.Keys++
+			x.send(fsm.BackupKey, codec.AppendText(x.room, k.Key))
 		}
 	}
 	for j := range s.records.Jobs() {

@@ -149,17 +149,11 @@ func (s *Service) backUp(ctx context.Context, b *backupCall) error {
 	}
 	for shard := range b.header.Shards {
 		err := b.source.Export(ctx, shard, keep, func(r fsm.BackupRecord) error {
-			switch r.Kind {
-			case fsm.BackupJob:
+			if r.Kind == fsm.BackupJob {
 				b.sink.jobs++
-				if err := b.checkJobFormat(&r); err != nil {
-					return err
-				}
-			case fsm.BackupQueue:
-				if err := b.checkFormat(&r); err != nil {
-					return err
-				}
-			default:
+			}
+			if err := b.checkFormat(&r); err != nil {
+				return err
 			}
 			return out.Append(r)
 		})
@@ -170,29 +164,16 @@ func (s *Service) backUp(ctx context.Context, b *backupCall) error {
 	return out.Close()
 }
 
-// checkFormat refuses a queue of a later format than the header says: the format of the cluster was
+// checkFormat refuses a record of a later format than the header says: the format of the cluster was
 // raised since the backup began. A cluster that speaks the format of the header would accept the
-// queue and not understand it.
+// record and not understand it.
 func (b *backupCall) checkFormat(r *fsm.BackupRecord) error {
-	q, err := backup.ParseQueue(r)
-	if err != nil {
-		return fmt.Errorf("reading a queue for a backup: %w", err)
-	}
-	if q.Format <= b.said() {
-		return nil
-	}
-	return b.raisedMeanwhile(q.Format, q.Name)
-}
-
-// checkJobFormat is checkFormat for a job, whose record has fields of a later format if it was leased
-// since.
-func (b *backupCall) checkJobFormat(r *fsm.BackupRecord) error {
 	if b.said() >= fsm.LatestFormat {
 		return nil
 	}
-	queue, format, err := backup.JobFormat(r)
+	queue, format, err := backup.FormatOf(r)
 	if err != nil {
-		return fmt.Errorf("reading a job for a backup: %w", err)
+		return fmt.Errorf("reading a record for a backup: %w", err)
 	}
 	if format <= b.said() {
 		return nil

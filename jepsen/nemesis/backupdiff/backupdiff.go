@@ -42,6 +42,8 @@ type Contents struct {
 	queues     map[queueKey]queueHeld
 	catalog    map[string]backup.CatalogQueue
 	namespaces map[string]backup.CatalogNamespace
+	// paused has the paused keys, each with its queue.
+	paused map[[2]string]bool
 	// partitions has the partition of each queue of the shard that is being read: a job's record does
 	// not name it.
 	partitions map[string]uint32
@@ -50,7 +52,7 @@ type Contents struct {
 func newContents() *Contents {
 	return &Contents{jobs: map[jobKey]fsm.Job{}, queues: map[queueKey]queueHeld{},
 		catalog:    map[string]backup.CatalogQueue{},
-		namespaces: map[string]backup.CatalogNamespace{}}
+		namespaces: map[string]backup.CatalogNamespace{}, paused: map[[2]string]bool{}}
 }
 
 // Read reads the backup in a file. It returns an error if the file cannot be read, is no whole
@@ -106,6 +108,9 @@ func (c *Contents) add(record *fsm.BackupRecord) error {
 		q, err := backup.ParseQueue(record)
 		c.partitions[q.Name] = q.Partition
 		return addOne(c.queues, queueKey{q.Name, q.Partition}, queueHeld{q.Partitions, q.Settings}, err)
+	case fsm.BackupKey:
+		queue, key, err := backup.ParseKey(record)
+		return addOne(c.paused, [2]string{queue, key}, true, err)
 	case fsm.BackupJob:
 		job, _, err := backup.ParseJob(record)
 		job.Partition = c.partitions[job.Queue]
@@ -133,7 +138,7 @@ func addOne[K comparable, V any](all map[K]V, key K, value V, err error) error {
 func (c *Contents) Restored(after *Contents) error {
 	return errors.Join(sameJobs(c.jobs, after.jobs), same("partition", c.queues, after.queues),
 		same("queue of the catalog", c.catalog, after.catalog),
-		same("quota", c.namespaces, after.namespaces))
+		same("quota", c.namespaces, after.namespaces), same("paused key", c.paused, after.paused))
 }
 
 // same names the first thing that was not restored, or differs.

@@ -2,6 +2,7 @@ package backupdiff
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -67,7 +68,7 @@ func contentsOf(t *testing.T, settings fsm.Settings, more ...fsm.BackupRecord) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := backup.NewWriter(file, &backup.Header{Shards: 2, Parts: 2})
+	out := backup.NewWriter(file, &backup.Header{Format: fsm.LatestFormat, Shards: 2, Parts: 2})
 	for _, r := range append([]fsm.BackupRecord{backup.CatalogRecord(&backup.CatalogQueue{Name: "q", Partitions: 2,
 		Settings: settings})}, more...) {
 		if err := out.Append(r); err != nil {
@@ -79,9 +80,10 @@ func contentsOf(t *testing.T, settings fsm.Settings, more ...fsm.BackupRecord) *
 		commands := []fsm.Command{
 			&fsm.Open{Queue: "q", Partition: shard, Partitions: 2}, &fsm.Configure{Queue: "q", Version: 1, Settings: settings},
 			&fsm.Put{Queue: "q", Partition: shard, Partitions: 2, Body: []byte{byte(shard)}},
+			&fsm.PauseKey{Queue: "q", Key: fmt.Sprint("k", shard)},
 		}
-		if _, err := m.Apply(1, codec.AppendEntry(nil, 1e18,
-			[][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
+		if _, err := m.Apply(1, codec.AppendEntryIn(nil, fsm.LatestFormat, 1e18,
+			[][]byte{codec.AppendRequestIn(nil, fsm.LatestFormat, &fsm.Request{Commands: commands})})); err != nil {
 			t.Fatal(err)
 		}
 		s := m.Snapshot()
@@ -107,7 +109,10 @@ func TestRead(t *testing.T) {
 		return backup.NamespaceRecord(&backup.CatalogNamespace{Name: "shop", MaxJobs: jobs})
 	}
 	had := contentsOf(t, fsm.Settings{MaxJobs: 7}, quota(5))
-	if len(had.jobs) != 2 || len(had.queues) != 2 || len(had.catalog) != 1 || len(had.namespaces) != 1 {
+	resumed := contentsOf(t, fsm.Settings{MaxJobs: 7}, quota(5))
+	delete(resumed.paused, [2]string{"q", "k1"})
+	if len(had.jobs) != 2 || len(had.queues) != 2 || len(had.catalog) != 1 || len(had.namespaces) != 1 ||
+		len(had.paused) != 2 {
 		t.Fatalf("a backup of two partitions with a job each holds %+v", had)
 	}
 	for what, c := range map[string]struct {
@@ -120,6 +125,7 @@ func TestRead(t *testing.T) {
 		"another quota": {contentsOf(t, fsm.Settings{MaxJobs: 7}, quota(6)),
 			"the quota shop of a backup was restored as another"},
 		"no quota":         {contentsOf(t, fsm.Settings{MaxJobs: 7}), "the quota shop of a backup was not restored"},
+		"a key resumed":    {resumed, "the paused key [q k1] of a backup was not restored"},
 		"nothing restored": {newContents(), "the partition {name:q partition:"},
 	} {
 		err := had.Restored(c.after)
