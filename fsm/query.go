@@ -14,19 +14,26 @@ const (
 	KindHeldQuery   QueryKind = 6
 	KindSearchQuery QueryKind = 7
 	KindMinuteQuery QueryKind = 8
+
+	KindSchedulesQuery QueryKind = 10
+	KindScheduleQuery  QueryKind = 11
 )
 
 // Format returns the first format whose programs know the kind.
 func (k QueryKind) Format() Format {
-	if k >= KindSearchQuery {
+	switch {
+	case k > KindMinuteQuery:
+		return 4
+	case k >= KindSearchQuery:
 		return 3
+	default:
+		return FirstFormat
 	}
-	return FirstFormat
 }
 
 // Query is a question to a machine, as data: one of the pointer types *JobQuery, *ListQuery,
-// *QueueQuery, *QueuesQuery, *RecallQuery, *HeldQuery, *SearchQuery, *MinuteQuery. As with commands,
-// names and ids are not checked here.
+// *QueueQuery, *QueuesQuery, *RecallQuery, *HeldQuery, *SearchQuery, *MinuteQuery, *SchedulesQuery, *ScheduleQuery.
+// As with commands, names and ids are not checked here.
 type Query interface {
 	// Kind returns the kind of the query.
 	Kind() QueryKind
@@ -86,6 +93,26 @@ const ScanBytes = 1 << 20
 // before format 3 do not know it.
 type MinuteQuery struct{ Queue string }
 
+// SchedulesQuery asks for the first Max schedules of a queue by name, of those whose names begin with
+// Prefix and come after After. Reading: Schedules, whose jobs have no bodies, and More. Nodes before
+// format 4 do not know it.
+type SchedulesQuery struct {
+	Queue, Prefix string
+	// After is the name of the last schedule seen; empty before the first.
+	After string
+	Max   int
+}
+
+// ScheduleQuery asks for a schedule. Reading: Schedules, with the body of its job; empty if there is
+// none of that name. Nodes before format 4 do not know it.
+type ScheduleQuery struct{ Queue, Name string }
+
+// Kind returns KindSchedulesQuery.
+func (*SchedulesQuery) Kind() QueryKind { return KindSchedulesQuery }
+
+// Kind returns KindScheduleQuery.
+func (*ScheduleQuery) Kind() QueryKind { return KindScheduleQuery }
+
 // Kind returns KindSearchQuery.
 func (*SearchQuery) Kind() QueryKind { return KindSearchQuery }
 
@@ -132,6 +159,8 @@ type Reading struct {
 	// those before Since.
 	Minutes []QueueMinute
 	Since   Time
+	// Schedules are sorted by name.
+	Schedules []Schedule
 }
 
 // Cursor is the position of a job in a listing; the zero Cursor is before the first.

@@ -18,6 +18,7 @@ import (
 //	uvarint  number of queues, then each
 //	of a search: uvarints scanned, due and serial of the last job looked at
 //	of minutes: uvarints since, number of minutes, then each
+//	of schedules: uvarint number of schedules, then of each the queue and what AppendSchedule appends
 //
 // Fields are only ever added at the end of a query, a job or a queue, in a new format.
 
@@ -47,6 +48,11 @@ func AppendQueryIn(dst []byte, format fsm.Format, q fsm.Query) []byte {
 		return binary.AppendUvarint(dst, uint64(max(q.Scan, 0)))
 	case *fsm.MinuteQuery:
 		return AppendText(dst, q.Queue)
+	case *fsm.SchedulesQuery:
+		dst = AppendText(AppendText(AppendText(dst, q.Queue), q.Prefix), q.After)
+		return binary.AppendUvarint(dst, uint64(max(q.Max, 0)))
+	case *fsm.ScheduleQuery:
+		return AppendText(AppendText(dst, q.Queue), q.Name)
 	case *fsm.QueueQuery:
 		return AppendText(dst, q.Queue)
 	case *fsm.QueuesQuery:
@@ -92,6 +98,10 @@ func (r *Reader) query(format fsm.Format, kind fsm.QueryKind) fsm.Query {
 		}
 	case fsm.KindMinuteQuery:
 		return &fsm.MinuteQuery{Queue: r.Text()}
+	case fsm.KindSchedulesQuery:
+		return &fsm.SchedulesQuery{Queue: r.Text(), Prefix: r.Text(), After: r.Text(), Max: r.limit()}
+	case fsm.KindScheduleQuery:
+		return &fsm.ScheduleQuery{Queue: r.Text(), Name: r.Text()}
 	case fsm.KindQueueQuery:
 		return &fsm.QueueQuery{Queue: r.Text()}
 	case fsm.KindQueuesQuery:
@@ -104,6 +114,12 @@ func (r *Reader) query(format fsm.Format, kind fsm.QueryKind) fsm.Query {
 		r.fail(fmt.Errorf("%w: query kind %d", fsm.ErrVersion, kind))
 		return nil
 	}
+}
+
+// known reports whether this program knows a kind of query.
+func known(kind fsm.QueryKind) bool {
+	return kind >= fsm.KindJobQuery && kind <= fsm.KindMinuteQuery ||
+		kind == fsm.KindSchedulesQuery || kind == fsm.KindScheduleQuery
 }
 
 func appendList(dst []byte, q *fsm.ListQuery) []byte {
@@ -189,6 +205,8 @@ func AppendReadingIn(dst []byte, format fsm.Format, v *fsm.Reading) []byte {
 		}
 	case fsm.KindMinuteQuery:
 		dst = appendMinutes(dst, v)
+	case fsm.KindSchedulesQuery, fsm.KindScheduleQuery:
+		dst = appendSchedules(dst, v.Schedules)
 	default: // the others have no more
 	}
 	return dst
@@ -200,7 +218,7 @@ func ParseReading(b []byte) (fsm.Reading, error) {
 	r := Reader{B: b}
 	format := r.format()
 	v := fsm.Reading{Kind: fsm.QueryKind(r.Byte()), Code: fsm.Code(r.Byte())}
-	if r.err == nil && (v.Kind < fsm.KindJobQuery || v.Kind > fsm.KindMinuteQuery || v.Code > fsm.LastCode) {
+	if r.err == nil && (!known(v.Kind) || v.Code > fsm.LastCode) {
 		r.fail(fmt.Errorf("%w: reading of kind %d, code %d", fsm.ErrVersion, v.Kind, v.Code))
 	}
 	v.More, v.Clock, v.Now = r.flag(), r.Time(), r.Time()
@@ -243,6 +261,8 @@ func ParseReading(b []byte) (fsm.Reading, error) {
 		v.Scanned, v.Last = r.Uvarint(), fsm.Cursor{Due: r.Time(), Serial: r.Uvarint()}
 	case fsm.KindMinuteQuery:
 		r.minutes(&v)
+	case fsm.KindSchedulesQuery, fsm.KindScheduleQuery:
+		v.Schedules = r.schedules()
 	default: // the others have no more
 	}
 	if err := r.CheckEnd(); err != nil {

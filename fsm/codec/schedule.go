@@ -102,6 +102,32 @@ func (r *Reader) Schedule() fsm.Schedule {
 	return s
 }
 
+// appendSchedules appends the schedules of a reading.
+func appendSchedules(dst []byte, list []fsm.Schedule) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(list)))
+	for i := range list {
+		dst = AppendSchedule(AppendText(dst, list[i].Queue), &list[i])
+	}
+	return dst
+}
+
+// scheduleBytesMin is the least bytes of a schedule of a reading.
+const scheduleBytesMin = 30
+
+func (r *Reader) schedules() []fsm.Schedule {
+	n := r.Length(scheduleBytesMin)
+	if n == 0 {
+		return nil
+	}
+	list := make([]fsm.Schedule, n)
+	for i := range list {
+		queue := r.Text()
+		list[i] = r.Schedule()
+		list[i].Queue = queue
+	}
+	return list
+}
+
 func appendScheduleCommand(dst []byte, c fsm.Command) []byte {
 	switch c := c.(type) {
 	case *fsm.PutSchedule:

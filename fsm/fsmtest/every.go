@@ -181,6 +181,8 @@ func EveryQuery() []fsm.Query {
 			Match: fsm.Match{IDPrefix: "order-", Text: "4711", Cause: "smtp #"}, Scan: 1024,
 		},
 		&fsm.MinuteQuery{Queue: "ns/orders"},
+		&fsm.SchedulesQuery{Queue: "ns/orders", Prefix: "re", After: "report", Max: 100},
+		&fsm.ScheduleQuery{Queue: "ns/orders", Name: "report"},
 	}
 }
 
@@ -244,5 +246,6 @@ func EveryReading() fsm.Reading {
 		Minutes: []fsm.QueueMinute{{
 			Start: 45 * fsm.Minute, Puts: 46, Grants: 47, Acks: 48, Failures: 49, LateP50: 50, LateP99: 51,
 		}, {}},
+		Schedules: []fsm.Schedule{EverySchedule(), {Queue: "mail", Name: "x", Serial: 2, Job: fsm.Put{Body: []byte{}}}},
 	}
 }

@@ -35,6 +35,8 @@ func FuzzParseQuery(f *testing.F) {
 func FuzzParseReading(f *testing.F) {
 	reading := fsmtest.EveryReading()
 	f.Add(codec.AppendReadingIn(nil, fsm.LatestFormat, &reading))
+	reading = fsm.Reading{Kind: fsm.KindSchedulesQuery, Schedules: reading.Schedules}
+	f.Add(codec.AppendReadingIn(nil, fsm.LatestFormat, &reading))
 	for _, q := range []fsm.Query{&fsm.JobQuery{
 		Queue: "orders", ID: "order-42",
 	}, &fsm.QueuesQuery{Max: 9}, &fsm.ListQuery{Queue: "orders", State: fsm.Dead, Max: 9}} {

@@ -38,6 +38,10 @@ func (m *Machine) read(q fsm.Query, now fsm.Time) fsm.Reading {
 		return m.answerSearch(q, now)
 	case *fsm.MinuteQuery:
 		return m.answerMinutes(q, now)
+	case *fsm.SchedulesQuery:
+		return m.scheduled(q.Queue).Page(q)
+	case *fsm.ScheduleQuery:
+		return m.scheduled(q.Queue).Named(q.Name)
 	case *fsm.HeldQuery:
 		return fsm.Reading{Jobs: m.handedOut(q.Grants)}
 	}

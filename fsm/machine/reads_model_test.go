@@ -18,7 +18,7 @@ func (d *duel) read(plan *readPlan) error {
 	now := d.model.Clock.Add(plan.ahead)
 	errs := []error{d.readQueues(now), d.readAnswers(now), d.readStats()}
 	for _, name := range queueNames() {
-		errs = append(errs, d.readJobs(name, now), d.readLists(name, now, plan))
+		errs = append(errs, d.readJobs(name, now), d.readLists(name, now, plan), d.readSchedules(name, now, plan))
 	}
 	return errors.Join(errs...)
 }
@@ -186,6 +186,40 @@ func (d *duel) stored(queue string, found fsm.Job, now fsm.Time) fsm.Job {
 	}
 	j.BodyBytes = found.BodyBytes
 	return j
+}
+
+// readSchedules follows the schedules of a queue page by page, and asks for each.
+func (d *duel) readSchedules(queue string, now fsm.Time, plan *readPlan) error {
+	var errs []error
+	for _, prefix := range []string{"", "s", "none"} {
+		var want, found []fsm.Schedule
+		for _, s := range d.model.Schedules(queue) {
+			if strings.HasPrefix(s.Name, prefix) {
+				want = append(want, s)
+			}
+		}
+		query := &fsm.SchedulesQuery{Queue: queue, Prefix: prefix, Max: plan.pageSize}
+		for range 1 + len(want) {
+			got := d.machine.Answer(query, now)
+			found = append(found, got.Schedules...)
+			if more := len(found) < len(want); got.More != more || len(got.Schedules) > query.Max {
+				errs = append(errs, fmt.Errorf("%+v: a page of %d, more is %v", *query, len(got.Schedules), got.More))
+			}
+			if !got.More {
+				break
+			}
+			query.After = found[len(found)-1].Name
+		}
+		for i := range want {
+			one := d.machine.Answer(&fsm.ScheduleQuery{Queue: queue, Name: want[i].Name}, now)
+			errs = append(errs, differ("Schedule", []fsm.Schedule{want[i]}, one.Schedules))
+			want[i].Job.Body = nil
+		}
+		d.seen.schedules += len(found)
+		errs = append(errs, differ("Schedules", want, found))
+	}
+	none := d.machine.Answer(&fsm.ScheduleQuery{Queue: queue, Name: "none"}, now)
+	return errors.Join(append(errs, differ("a schedule that is not there", 0, len(none.Schedules)))...)
 }
 
 func (d *duel) readAnswers(now fsm.Time) error {

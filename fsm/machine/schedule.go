@@ -1,8 +1,6 @@
 package machine
 
 import (
-	"slices"
-
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/rule"
@@ -98,7 +96,7 @@ func (m *Machine) fire(c *fsm.Fire) (fsm.Result, bool) {
 	}
 	var result fsm.Result
 	outcome := fsm.Skipped
-	if c.Put != 0 && !schedules.Overlaps(&s, m.keepHeld(q, &s)) {
+	if c.Put != 0 && !schedules.Overlaps(&s, q.schedules.KeepHeld(&s)) {
 		serial, full := m.putFiring(q, &s, c.Put, c.Due)
 		if full {
 			return fsm.Result{Code: fsm.QueueFull}, false
@@ -113,20 +111,6 @@ func (m *Machine) fire(c *fsm.Fire) (fsm.Result, bool) {
 	}
 	q.schedules.Set(index, &s)
 	return result, true
-}
-
-// keepHeld drops the jobs from those that a schedule remembers that have ended, and returns the
-// states of the others.
-func (m *Machine) keepHeld(q *queue, s *fsm.Schedule) (states []fsm.State) {
-	s.Jobs = slices.DeleteFunc(s.Jobs, func(serial uint64) bool {
-		index := m.store.BySerial(q.index, serial)
-		if index == 0 || m.store.Slot(index).State() == fsm.Dead {
-			return true
-		}
-		states = append(states, m.store.Slot(index).State())
-		return false
-	})
-	return states
 }
 
 // putFiring puts the job of a firing, and returns its serial: 0 if a job of that id is there or
@@ -158,7 +142,7 @@ func (m *Machine) runSchedule(c *fsm.RunSchedule) (fsm.Result, bool) {
 		return fsm.Result{Code: code}, false
 	}
 	s := q.schedules.Get(index)
-	m.keepHeld(q, &s)
+	q.schedules.KeepHeld(&s)
 	var result fsm.Result
 	for _, nominal := range c.Times[:min(len(c.Times), fsm.RunMax)] {
 		serial, full := m.putFiring(q, &s, nominal, m.scalars.Clock)
@@ -179,6 +163,14 @@ func (m *Machine) runSchedule(c *fsm.RunSchedule) (fsm.Result, bool) {
 	}
 	q.schedules.Set(index, &s)
 	return result, true
+}
+
+// scheduled returns the schedules of a queue, nil if it is unknown.
+func (m *Machine) scheduled(queue string) *schedules.Queue {
+	if q := m.queues.byName[queue]; q != nil {
+		return &q.schedules
+	}
+	return nil
 }
 
 // deadFiring tells the schedules of a queue that a job became DEAD.

@@ -12,6 +12,7 @@ import (
 type sightings struct {
 	seeds, entries, commands, snapshots, reads int
 	found                                      int // by searches
+	schedules                                  int // read
 	outcomes                                   map[outcome]int
 	recalls                                    map[recalled]int
 	refusals                                   map[fsm.Code]int // of puts, foretold by Refuses
@@ -55,6 +56,7 @@ func (s *sightings) merge(o sightings) {
 	s.snapshots += o.snapshots
 	s.reads += o.reads
 	s.found += o.found
+	s.schedules += o.schedules
 	for k, n := range o.outcomes {
 		s.outcomes[k] += n
 	}
@@ -130,7 +132,7 @@ func (s *sightings) checkCoverage(t *testing.T) {
 			t.Errorf("no command came to %+v", o)
 		}
 	}
-	if s.found == 0 {
+	if s.found == 0 || s.schedules == 0 {
 		t.Error("no search found a job")
 	}
 	for _, r := range []recalled{{false, fsm.OK}, {true, fsm.OK}, {false, fsm.Invalid}} {

@@ -147,6 +147,53 @@ func (q *Queue) Dead(id string) {
 	}
 }
 
+// KeepHeld drops the jobs from those that a schedule remembers that have ended, and returns the states
+// of the others.
+func (q *Queue) KeepHeld(s *fsm.Schedule) (states []fsm.State) {
+	s.Jobs = slices.DeleteFunc(s.Jobs, func(serial uint64) bool {
+		index := q.shard.Store.BySerial(q.index, serial)
+		if index == 0 || q.shard.Store.Slot(index).State() == fsm.Dead {
+			return true
+		}
+		states = append(states, q.shard.Store.Slot(index).State())
+		return false
+	})
+	return states
+}
+
+// Page answers a query for schedules. A nil queue has none.
+func (q *Queue) Page(query *fsm.SchedulesQuery) (r fsm.Reading) {
+	if q == nil || q.names == nil {
+		return r
+	}
+	q.names.AscendGreaterOrEqual(named{name: max(query.After, query.Prefix)}, func(n named) bool {
+		switch {
+		case n.name == query.After && n.name != "":
+			return true
+		case !strings.HasPrefix(n.name, query.Prefix):
+			return false
+		case len(r.Schedules) >= query.Max:
+			r.More = true
+			return false
+		}
+		s := q.Get(n.index)
+		s.Job.Body = nil
+		r.Schedules = append(r.Schedules, s)
+		return true
+	})
+	return r
+}
+
+// Named answers a query for one schedule. A nil queue has none.
+func (q *Queue) Named(name string) (r fsm.Reading) {
+	if q == nil || q.Find(name) == 0 {
+		return r
+	}
+	s := q.Get(q.Find(name))
+	s.Job.Body = bytes.Clone(s.Job.Body)
+	return fsm.Reading{Schedules: []fsm.Schedule{s}}
+}
+
 // Drop removes schedules by name, at most so many.
 func (q *Queue) Drop(most uint64) {
 	for ; most > 0 && q.Len() > 0; most-- {
