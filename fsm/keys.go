@@ -93,6 +93,63 @@ type KeyMemory struct {
 	Paused bool
 }
 
+// KeysQuery asks for the keys of a queue that have jobs or a pause, in no order that means anything.
+// Reading: Keys and Next. Counts are exact as of Clock; all else is seen from Now. Between two queries
+// a key may come twice or be left out only if it had no jobs meanwhile. Nodes before format 4 do not
+// know the query.
+type KeysQuery struct {
+	Queue string
+	// Prefix is what the keys begin with.
+	Prefix string
+	// State, if not StateNone, asks for keys with jobs that are stored in this state.
+	State State
+	// From is the Next of the reading before, 0 at first. It means something to the same replica only,
+	// and until that is restored.
+	From uint32
+	// Scan bounds the keys of all queues of the shard that are looked at, at most KeysScanMax.
+	Scan int
+}
+
+// KeysScanMax bounds the keys that one KeysQuery looks at, so that it holds up the shard for about a
+// millisecond at most.
+const KeysScanMax = 4096
+
+// Kind returns KindKeysQuery.
+func (*KeysQuery) Kind() QueryKind { return KindKeysQuery }
+
+// Key is what a reader sees of a key.
+type Key struct {
+	Name string
+	// Delayed, Ready, Reserved and Dead count its jobs as they are stored.
+	Delayed, Ready, Reserved, Dead uint32
+	Paused                         bool
+	// NextToken is when its bucket gets a token, 0 if it has one or needs none.
+	NextToken Time
+	// Blocked says what holds its READY jobs back.
+	Blocked KeyBlock
+	// HeadDue is the due time of its head: the job that is handed out next. 0 if it has none.
+	HeadDue Time
+}
+
+// KeyBlock says why no READY job of a key may be handed out.
+type KeyBlock uint8
+
+// The reasons. If several apply, the first one of this order is given.
+const (
+	// NotBlocked: a job may be handed out, or none is READY.
+	NotBlocked KeyBlock = 0
+	// BlockedByPause: the key is paused.
+	BlockedByPause KeyBlock = 1
+	// BlockedByDead: a job of it is DEAD in a queue that holds keys on dead jobs.
+	BlockedByDead KeyBlock = 2
+	// BlockedByLimit: as many of its jobs are RESERVED as may be.
+	BlockedByLimit KeyBlock = 3
+	// BlockedByOrder: its head is DELAYED in an ordered queue.
+	BlockedByOrder KeyBlock = 4
+	// BlockedByRate: its bucket has no token.
+	BlockedByRate KeyBlock = 5
+)
+
 // PausedKeysMax bounds the paused keys of a shard.
 const PausedKeysMax = 10_000
 

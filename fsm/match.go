@@ -14,12 +14,14 @@ type Match struct {
 	Text string
 	// Cause is the Fingerprint of the last error.
 	Cause string
+	// Key is the key of the job. Nodes before format 4 leave it out.
+	Key string
 }
 
 // Fits reports whether a search finds a job, which must have its body.
 func (m *Match) Fits(j *Job) bool {
-	return strings.HasPrefix(j.ID, m.IDPrefix) && (m.Cause == "" || Fingerprint(j.LastError) == m.Cause) &&
-		(m.Text == "" || m.inText(j))
+	return (m.Key == "" || m.Key == j.Key) && strings.HasPrefix(j.ID, m.IDPrefix) &&
+		(m.Cause == "" || Fingerprint(j.LastError) == m.Cause) && (m.Text == "" || m.inText(j))
 }
 
 func (m *Match) inText(j *Job) bool {

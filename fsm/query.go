@@ -14,6 +14,7 @@ const (
 	KindHeldQuery   QueryKind = 6
 	KindSearchQuery QueryKind = 7
 	KindMinuteQuery QueryKind = 8
+	KindKeysQuery   QueryKind = 9
 
 	KindSchedulesQuery QueryKind = 10
 	KindScheduleQuery  QueryKind = 11
@@ -32,8 +33,8 @@ func (k QueryKind) Format() Format {
 }
 
 // Query is a question to a machine, as data: one of the pointer types *JobQuery, *ListQuery,
-// *QueueQuery, *QueuesQuery, *RecallQuery, *HeldQuery, *SearchQuery, *MinuteQuery, *SchedulesQuery, *ScheduleQuery.
-// As with commands, names and ids are not checked here.
+// *QueueQuery, *QueuesQuery, *RecallQuery, *HeldQuery, *SearchQuery, *MinuteQuery, *KeysQuery, *SchedulesQuery,
+// *ScheduleQuery. As with commands, names and ids are not checked here.
 type Query interface {
 	// Kind returns the kind of the query.
 	Kind() QueryKind
@@ -161,6 +162,9 @@ type Reading struct {
 	Since   Time
 	// Schedules are sorted by name.
 	Schedules []Schedule
+	// Keys are those of a KeysQuery. Next is where the next one goes on, 0 after the last key.
+	Keys []Key
+	Next uint32
 }
 
 // Cursor is the position of a job in a listing; the zero Cursor is before the first.

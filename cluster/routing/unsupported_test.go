@@ -36,6 +36,7 @@ func TestQueriesThatAnEarlierVersionDoesNotKnow(t *testing.T) {
 	}{
 		{"a search while not all nodes know it", search.Kind().Format() - 1, search, true},
 		{"minutes while not all nodes know them", search.Kind().Format() - 1, &fsm.MinuteQuery{Queue: "orders"}, true},
+		{"keys while not all nodes know them", fsm.KeysFormat - 1, &fsm.KeysQuery{Queue: "orders", Scan: 1}, true},
 		{"a search that all nodes know", search.Kind().Format(), search, false},
 		{"a list", fsm.FirstFormat, &search.ListQuery, false},
 	} {

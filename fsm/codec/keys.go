@@ -217,3 +217,39 @@ func (r *Reader) keyed(j *fsm.Job) {
 	}
 	r.failWith(next.err)
 }
+
+// keyBytesMin is the least bytes of a key of a reading.
+const keyBytesMin = 9
+
+// appendKeys appends: uvarint next, number of keys; of each text name, uvarints delayed, ready,
+// reserved, dead, flag paused, uvarint next token, byte blocked, uvarint due of the head.
+func appendKeys(dst []byte, v *fsm.Reading) []byte {
+	dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(v.Next)), uint64(len(v.Keys)))
+	for i := range v.Keys {
+		k := &v.Keys[i]
+		dst = AppendText(dst, k.Name)
+		for _, n := range [...]uint32{k.Delayed, k.Ready, k.Reserved, k.Dead} {
+			dst = binary.AppendUvarint(dst, uint64(n))
+		}
+		dst = binary.AppendUvarint(appendFlag(dst, k.Paused), Unsigned(k.NextToken))
+		dst = binary.AppendUvarint(append(dst, byte(k.Blocked)), Unsigned(k.HeadDue))
+	}
+	return dst
+}
+
+// keys reads what appendKeys appended.
+func (r *Reader) keys(v *fsm.Reading) {
+	v.Next = r.Uint32()
+	if n := r.Length(keyBytesMin); n > 0 {
+		v.Keys = make([]fsm.Key, n)
+	}
+	for i := range v.Keys {
+		v.Keys[i] = fsm.Key{
+			Name: r.Text(), Delayed: r.Uint32(), Ready: r.Uint32(), Reserved: r.Uint32(), Dead: r.Uint32(),
+			Paused: r.flag(), NextToken: r.Time(), Blocked: fsm.KeyBlock(r.Byte()), HeadDue: r.Time(),
+		}
+		if v.Keys[i].Blocked > fsm.BlockedByRate {
+			r.fail(fmt.Errorf("%w: key blocked by %d", fsm.ErrVersion, v.Keys[i].Blocked))
+		}
+	}
+}

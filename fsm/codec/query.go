@@ -19,6 +19,7 @@ import (
 //	of a search: uvarints scanned, due and serial of the last job looked at
 //	of minutes: uvarints since, number of minutes, then each
 //	of schedules: uvarint number of schedules, then of each the queue and what AppendSchedule appends
+//	of keys: uvarints next, number of keys, then each
 //
 // Fields are only ever added at the end of a query, a job or a queue, in a new format.
 
@@ -45,7 +46,14 @@ func AppendQueryIn(dst []byte, format fsm.Format, q fsm.Query) []byte {
 		for _, text := range [...]string{q.Match.IDPrefix, q.Match.Text, q.Match.Cause} {
 			dst = AppendText(dst, text)
 		}
-		return binary.AppendUvarint(dst, uint64(max(q.Scan, 0)))
+		dst = binary.AppendUvarint(dst, uint64(max(q.Scan, 0)))
+		if format >= fsm.KeysFormat {
+			dst = AppendText(dst, q.Match.Key)
+		}
+		return dst
+	case *fsm.KeysQuery:
+		dst = append(AppendText(AppendText(dst, q.Queue), q.Prefix), byte(q.State))
+		return binary.AppendUvarint(binary.AppendUvarint(dst, uint64(q.From)), uint64(max(q.Scan, 0)))
 	case *fsm.MinuteQuery:
 		return AppendText(dst, q.Queue)
 	case *fsm.SchedulesQuery:
@@ -93,8 +101,16 @@ func (r *Reader) query(format fsm.Format, kind fsm.QueryKind) fsm.Query {
 		q := r.list()
 		return &q
 	case fsm.KindSearchQuery:
-		return &fsm.SearchQuery{
+		q := &fsm.SearchQuery{
 			ListQuery: r.list(), Match: fsm.Match{IDPrefix: r.Text(), Text: r.Text(), Cause: r.Text()}, Scan: r.limit(),
+		}
+		if format >= fsm.KeysFormat {
+			q.Match.Key = r.Text()
+		}
+		return q
+	case fsm.KindKeysQuery:
+		return &fsm.KeysQuery{
+			Queue: r.Text(), Prefix: r.Text(), State: fsm.State(r.Byte()), From: r.Uint32(), Scan: r.limit(),
 		}
 	case fsm.KindMinuteQuery:
 		return &fsm.MinuteQuery{Queue: r.Text()}
@@ -118,8 +134,7 @@ func (r *Reader) query(format fsm.Format, kind fsm.QueryKind) fsm.Query {
 
 // known reports whether this program knows a kind of query.
 func known(kind fsm.QueryKind) bool {
-	return kind >= fsm.KindJobQuery && kind <= fsm.KindMinuteQuery ||
-		kind == fsm.KindSchedulesQuery || kind == fsm.KindScheduleQuery
+	return kind >= fsm.KindJobQuery && kind <= fsm.KindScheduleQuery
 }
 
 func appendList(dst []byte, q *fsm.ListQuery) []byte {
@@ -207,6 +222,8 @@ func AppendReadingIn(dst []byte, format fsm.Format, v *fsm.Reading) []byte {
 		dst = appendMinutes(dst, v)
 	case fsm.KindSchedulesQuery, fsm.KindScheduleQuery:
 		dst = appendSchedules(dst, v.Schedules)
+	case fsm.KindKeysQuery:
+		dst = appendKeys(dst, v)
 	default: // the others have no more
 	}
 	return dst
@@ -263,6 +280,8 @@ func ParseReading(b []byte) (fsm.Reading, error) {
 		r.minutes(&v)
 	case fsm.KindSchedulesQuery, fsm.KindScheduleQuery:
 		v.Schedules = r.schedules()
+	case fsm.KindKeysQuery:
+		r.keys(&v)
 	default: // the others have no more
 	}
 	if err := r.CheckEnd(); err != nil {

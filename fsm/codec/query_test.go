@@ -69,6 +69,15 @@ func TestGoldenQueries(t *testing.T) {
 		requireSet(t, name, reflect.ValueOf(q).Elem(), false)
 		encoded := AppendQuery(nil, q)
 		golden(t, "query_"+name, encoded)
+		if name == "SearchQuery" {
+			first := *q.(*fsm.SearchQuery)
+			first.Match.Key = ""
+			if got, err := ParseQuery(encoded); err != nil || !cmp.Equal(got, fsm.Query(&first)) {
+				t.Errorf("%s of the first format came back as %+v, %v", name, got, err)
+			}
+			encoded = AppendQueryIn(nil, 4, q)
+			golden(t, "query_4_"+name, encoded)
+		}
 		if name == "JobQuery" {
 			if got, err := ParseQuery(encoded); err != nil || !cmp.Equal(got, fsm.Query(&fsm.JobQuery{
 				Queue: "ns/orders", ID: "order-42",
@@ -107,7 +116,8 @@ func TestGoldenReading(t *testing.T) {
 	requireSet(t, "Queue", reflect.ValueOf(v.Queues[0]), false)
 	requireSet(t, "Attempt", reflect.ValueOf(v.Jobs[0].Attempts[0]), false)
 	requireSet(t, "Reading", reflect.ValueOf(v), false)
-	v.Scanned, v.Last, v.Minutes, v.Since, v.Schedules = 0, fsm.Cursor{}, nil, 0, nil
+	v.Scanned, v.Last, v.Minutes, v.Since, v.Keys, v.Next = 0, fsm.Cursor{}, nil, 0, nil, 0
+	v.Schedules = nil
 	first := inFirstFormat(v)
 	encoded := AppendReading(nil, &v)
 	golden(t, "reading", encoded)
@@ -144,7 +154,7 @@ func TestGoldenReading(t *testing.T) {
 func TestGoldenReadingThree(t *testing.T) {
 	of := func(kind fsm.QueryKind) fsm.Reading {
 		v := fsmtest.EveryReading()
-		v.Kind, v.Schedules = kind, nil
+		v.Kind, v.Schedules, v.Keys, v.Next = kind, nil, nil, 0
 		if kind != fsm.KindSearchQuery {
 			v.Scanned, v.Last = 0, fsm.Cursor{}
 		}
@@ -173,14 +183,22 @@ func TestGoldenReadingFour(t *testing.T) {
 	want.Scanned, want.Last, want.Minutes, want.Since = 0, fsm.Cursor{}, nil, 0
 	want.Jobs[0].Next.Content = [16]byte{15: 2}
 	schedules := want.Schedules
-	want.Schedules = nil
-	encoded := AppendReadingIn(nil, 4, &want)
-	golden(t, "reading_4", encoded)
-	if got, err := ParseReading(encoded); err != nil || !cmp.Equal(want, got) {
-		t.Errorf("the reading came back changed, %v (-want +got):\n%s", err, cmp.Diff(want, got))
+	keys := fsm.Reading{Kind: fsm.KindKeysQuery, Clock: 1, Now: 2, Keys: want.Keys, Next: want.Next}
+	requireSet(t, "Key", reflect.ValueOf(keys.Keys[0]), false)
+	want.Keys, want.Next, want.Schedules = nil, 0, nil
+	for name, want := range map[string]fsm.Reading{"reading_4": want, "reading_keys": keys} {
+		encoded := AppendReadingIn(nil, 4, &want)
+		golden(t, name, encoded)
+		if got, err := ParseReading(encoded); err != nil || !cmp.Equal(want, got) {
+			t.Errorf("%s came back changed, %v (-want +got):\n%s", name, err, cmp.Diff(want, got))
+		}
+	}
+	keys.Keys[0].Blocked = fsm.BlockedByRate + 1
+	if _, err := ParseReading(AppendReadingIn(nil, 4, &keys)); !errors.Is(err, fsm.ErrVersion) {
+		t.Errorf("a key that is blocked by what is unknown: %v", err)
 	}
 	want = fsm.Reading{Kind: fsm.KindSchedulesQuery, Clock: 1, Now: 2, More: true, Schedules: schedules}
-	encoded = AppendReadingIn(nil, 4, &want)
+	encoded := AppendReadingIn(nil, 4, &want)
 	golden(t, "reading_schedules", encoded)
 	if got, err := ParseReading(encoded); err != nil || !cmp.Equal(want, got) {
 		t.Errorf("the reading of schedules came back changed, %v (-want +got):\n%s", err, cmp.Diff(want, got))
@@ -348,7 +366,7 @@ func TestNegativeTimesAreReadAsZero(t *testing.T) {
 	for _, q := range []fsm.Query{
 		&fsm.ListQuery{
 			DueAfter: -1, DueBefore: -1, After: fsm.Cursor{Due: -1}, Max: -1,
-		}, &fsm.QueuesQuery{Max: -1}, &fsm.HeldQuery{Grants: []fsm.Grant{{Due: -1, Until: -1}}},
+		}, &fsm.QueuesQuery{Max: -1}, &fsm.KeysQuery{Scan: -1}, &fsm.HeldQuery{Grants: []fsm.Grant{{Due: -1, Until: -1}}},
 	} {
 		if _, err := ParseQuery(AppendQuery(nil, q)); err != nil {
 			t.Errorf("%+v: %v", q, err)

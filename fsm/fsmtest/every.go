@@ -178,11 +178,12 @@ func EveryQuery() []fsm.Query {
 				Queue: "orders", State: fsm.Dead, DueAfter: 1_800_000_000_000_000_001, DueBefore: 1_800_000_000_000_000_002,
 				After: fsm.Cursor{Due: 1_800_000_000_000_000_003, Serial: 300}, Max: 500,
 			},
-			Match: fsm.Match{IDPrefix: "order-", Text: "4711", Cause: "smtp #"}, Scan: 1024,
+			Match: fsm.Match{IDPrefix: "order-", Text: "4711", Cause: "smtp #", Key: "customer-7"}, Scan: 1024,
 		},
 		&fsm.MinuteQuery{Queue: "ns/orders"},
 		&fsm.SchedulesQuery{Queue: "ns/orders", Prefix: "re", After: "report", Max: 100},
 		&fsm.ScheduleQuery{Queue: "ns/orders", Name: "report"},
+		&fsm.KeysQuery{Queue: "ns/orders", Prefix: "customer-", State: fsm.Ready, From: 300, Scan: 1000},
 	}
 }
 
@@ -220,6 +221,10 @@ func EveryReading() fsm.Reading {
 	return fsm.Reading{
 		Kind: fsm.KindHeldQuery, Code: fsm.Invalid, Clock: 1_800_000_000_000_000_008, Now: 1_800_000_000_000_000_009,
 		More: true,
+		Keys: []fsm.Key{{
+			Name: "customer-7", Delayed: 1, Ready: 200, Reserved: 3, Dead: 4, Paused: true,
+			NextToken: 1_800_000_000_000_000_015, Blocked: fsm.BlockedByPause, HeadDue: 1_800_000_000_000_000_016,
+		}, {Name: "k"}}, Next: 301,
 		Jobs: []fsm.Job{job, generated, {Queue: "mail", ID: "x", BodyBytes: 1 << 20}},
 		Queues: []fsm.Queue{{
 			Name: "ns/orders", Partition: 2, Partitions: 3, Version: 9, Settings: settings,

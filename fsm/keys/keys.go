@@ -85,10 +85,18 @@ func (q *Queue) tokenBefore(a, b uint32) bool {
 // tokenAt returns when the bucket of a key has a token.
 func (q *Queue) tokenAt(group uint32) fsm.Time {
 	index := q.keys.At(group).Memory
-	if index == 0 || q.settings.Rate.Count == 0 {
+	if index == 0 {
 		return 0
 	}
-	return tokenAt(&q.settings.Rate, q.keys.Memory(index).RateAt)
+	return q.tokenOf(q.keys.Memory(index))
+}
+
+// tokenOf returns when the bucket of the key with a memory has a token.
+func (q *Queue) tokenOf(m *store.KeyMemory) fsm.Time {
+	if q.settings.Rate.Count == 0 {
+		return 0
+	}
+	return tokenAt(&q.settings.Rate, m.RateAt)
 }
 
 // plain returns the group that the jobs without a key of a fair queue make up, 0 if there is none.

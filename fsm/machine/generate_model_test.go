@@ -124,6 +124,9 @@ func (g *generator) next() event {
 				Cause: pick(g, "", "", fsm.NoErrorText, fsm.Fingerprint("smtp 421")),
 			},
 		}
+		if e.reads.pageSize == 5 {
+			e.reads.match.Key = jobKeys()[0]
+		}
 		if g.chance(30) {
 			e.reads.dueAfter = g.now - fsm.Time(g.duration())
 		}

@@ -42,6 +42,11 @@ func (m *Machine) read(q fsm.Query, now fsm.Time) fsm.Reading {
 		return m.scheduled(q.Queue).Page(q)
 	case *fsm.ScheduleQuery:
 		return m.scheduled(q.Queue).Named(q.Name)
+	case *fsm.KeysQuery:
+		if of := m.queues.byName[q.Queue]; of != nil && of.keys != nil {
+			return of.keys.Read(q, now)
+		}
+		return fsm.Reading{}
 	case *fsm.HeldQuery:
 		return fsm.Reading{Jobs: m.handedOut(q.Grants)}
 	}

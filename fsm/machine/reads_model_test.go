@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,7 +19,8 @@ func (d *duel) read(plan *readPlan) error {
 	now := d.model.Clock.Add(plan.ahead)
 	errs := []error{d.readQueues(now), d.readAnswers(now), d.readStats()}
 	for _, name := range queueNames() {
-		errs = append(errs, d.readJobs(name, now), d.readLists(name, now, plan), d.readSchedules(name, now, plan))
+		errs = append(errs, d.readJobs(name, now), d.readLists(name, now, plan), d.readKeys(name, now, plan),
+			d.readSchedules(name, now, plan))
 	}
 	return errors.Join(errs...)
 }
@@ -139,6 +141,33 @@ func (d *duel) readLists(queue string, now fsm.Time, plan *readPlan) error {
 		}
 		if err := d.readSearch(query, now, plan); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// readKeys follows queries for the keys of a queue to their end.
+func (d *duel) readKeys(queue string, now fsm.Time, plan *readPlan) error {
+	for _, query := range []fsm.KeysQuery{
+		{}, {Prefix: "k"}, {Prefix: "k1"}, {Prefix: "none"}, {State: fsm.Delayed}, {State: fsm.Ready}, {State: fsm.Reserved},
+		{State: fsm.Dead}, {State: fsm.Acked},
+	} {
+		query.Queue, query.Scan = queue, plan.scan
+		want := d.model.Keys(&query, now)
+		var found []fsm.Key
+		for page := 0; ; page++ {
+			got := d.machine.Answer(&query, now)
+			if len(got.Keys) > query.Scan || page > jobsMax+len(d.model.Jobs(queue)) {
+				return fmt.Errorf("%+v: page %d has %d keys", query, page, len(got.Keys))
+			}
+			found = append(found, got.Keys...)
+			if query.From = got.Next; query.From == 0 {
+				break
+			}
+		}
+		slices.SortFunc(found, func(a, b fsm.Key) int { return strings.Compare(a.Name, b.Name) })
+		if err := differ("Keys", want, found); err != nil {
+			return fmt.Errorf("%+v: %w", query, err)
 		}
 	}
 	return nil

@@ -165,11 +165,66 @@ func (m *Model) Search(query *fsm.SearchQuery, now fsm.Time) (found []fsm.Job, l
 			text += "\x00" + h.Name + "\x00" + h.Value
 		}
 		caused := query.Match.Cause == "" || query.Match.Cause == fsm.Fingerprint(j.LastError)
+		if query.Match.Key != "" && query.Match.Key != j.Key {
+			continue
+		}
 		if caused && strings.HasPrefix(j.ID, query.Match.IDPrefix) && strings.Contains(text, query.Match.Text) {
 			found = append(found, j)
 		}
 	}
 	return found, uint64(len(jobs))
+}
+
+// Keys returns the keys of a query in the order of their names, whatever its From and Scan.
+func (m *Model) Keys(query *fsm.KeysQuery, now fsm.Time) []fsm.Key {
+	var list []fsm.Key
+	q := m.queue(query.Queue)
+	if q == nil {
+		return nil
+	}
+	names := q.keysOf()
+	for _, k := range q.memories {
+		if k.Paused && !slices.Contains(names, k.Key) {
+			names = append(names, k.Key)
+		}
+	}
+	slices.Sort(names)
+	for _, key := range names {
+		count := func(state fsm.State) uint32 { return uint32(len(q.jobsBy(byDue, ofKey(key, state)))) }
+		v := fsm.Key{
+			Name: key, Delayed: count(fsm.Delayed), Ready: count(fsm.Ready), Reserved: count(fsm.Reserved),
+			Dead: count(fsm.Dead), Paused: q.memory(key) != nil && q.memory(key).Paused,
+		}
+		if at := q.tokenAt(key); at > now {
+			v.NextToken = at
+		}
+		if query.State != fsm.StateNone && count(query.State) == 0 || key == "" || !strings.HasPrefix(key, query.Prefix) {
+			continue
+		}
+		waiting := q.jobsBy(byRank, ofKey(key, fsm.Ready))
+		if q.Settings.Keys.Ordered {
+			waiting = q.jobsBy(byPlace, ofKey(key, fsm.Ready, fsm.Delayed))
+		}
+		if len(waiting) > 0 {
+			v.HeadDue = waiting[0].Due
+		}
+		for _, reason := range []struct {
+			applies bool
+			block   fsm.KeyBlock
+		}{
+			{v.NextToken > 0, fsm.BlockedByRate},
+			{q.head(key) == nil, fsm.BlockedByOrder},
+			{int(v.Reserved) >= q.concurrency(), fsm.BlockedByLimit},
+			{q.Settings.Keys.HoldOnDead && v.Dead > 0, fsm.BlockedByDead},
+			{v.Paused, fsm.BlockedByPause},
+		} {
+			if reason.applies && v.Ready > 0 {
+				v.Blocked = reason.block
+			}
+		}
+		list = append(list, v)
+	}
+	return list
 }
 
 // Available returns how many jobs a Reserve at now could get at most, and the next time at which

@@ -139,20 +139,26 @@ func (k *Keys) Of(queue uint32) iter.Seq[uint32] {
 	}
 }
 
-// Next returns the first group of a queue from the given index on, and reports how many indexes it
-// passed over; 0 if there is none among the next most.
-func (k *Keys) Next(queue, from uint32, most int) (group uint32, passed int) {
-	for ; from < k.groups.next && passed < most; from++ {
+// Next returns the first group of a queue from an index on, 0 if there is none among the next most
+// groups of all queues; the index after the last one that it looked at, 0 after the last of all; and
+// how many it looked at.
+func (k *Keys) Next(queue, from uint32, most int) (group, next uint32, passed int) {
+	for from = max(1, from); from < k.groups.next && passed < most; from++ {
 		if page, _ := k.groups.locate(from); k.groups.live[page] == 0 {
 			from |= 1<<k.groups.shift - 1
 			continue
 		}
 		passed++
 		if k.groups.at(from).Queue == queue {
-			return from, passed
+			group = from
+			from++
+			break
 		}
 	}
-	return 0, passed
+	if from >= k.groups.next {
+		return group, 0, passed
+	}
+	return group, from, passed
 }
 
 // Memory returns the memory at an index for reading. The pointer is valid until the next change.
