@@ -76,7 +76,7 @@ func answerShards(p *Peers, n shardHost, self string) {
 			writePeerError(w, err)
 			return
 		}
-		writeReply(w, &reply, heldBy(&reply), fsm.FirstFormat)
+		writeReply(w, &reply, heldBy(&reply), fsm.FormatOf(body))
 	})
 	answerQueries(p, pathQuery, func(r *http.Request, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error) {
 		return host.withBudget(r).Query(r.Context(), shard, q)
@@ -212,13 +212,14 @@ func readShardCall(w http.ResponseWriter, r *http.Request) (shard uint32, body [
 func (p *Peers) answerReserve(w http.ResponseWriter, r *http.Request, host waitingHost) {
 	shard, err := shardOf(r)
 	var req *fsm.Request
+	var format fsm.Format
 	var wait node.Wait
 	if err == nil {
 		wait.For, err = time.ParseDuration(r.URL.Query().Get("wait"))
 	}
 	if err == nil {
 		body := requestBody(w, r)
-		req, err = readForwarded(body, host.Format())
+		req, format, err = readForwarded(body, host.Format())
 		body.liftDeadline() // what follows may take as long as the caller waits
 	}
 	if err != nil {
@@ -256,7 +257,7 @@ func (p *Peers) answerReserve(w http.ResponseWriter, r *http.Request, host waiti
 		writePeerError(w, err)
 		return
 	}
-	writeReply(w, &reply, heldBy(&reply), fsm.FirstFormat)
+	writeReply(w, &reply, heldBy(&reply), format)
 }
 
 // decided reports whether a reply has jobs, or the reason why it has none.
@@ -295,22 +296,23 @@ func parseForwarded(entry []byte, spoken fsm.Format) (*fsm.Request, error) {
 	return &requests[0], nil
 }
 
-// readForwarded reads a request that is preceded by its length. It allocates no memory for
-// announced bytes before they arrive.
-func readForwarded(r io.Reader, spoken fsm.Format) (*fsm.Request, error) {
+// readForwarded reads a request that is preceded by its length, and returns its format, too. It
+// allocates no memory for announced bytes before they arrive.
+func readForwarded(r io.Reader, spoken fsm.Format) (*fsm.Request, fsm.Format, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
-		return nil, fmt.Errorf("reading the length of a request: %w", err)
+		return nil, 0, fmt.Errorf("reading the length of a request: %w", err)
 	}
 	n := binary.BigEndian.Uint32(length[:])
 	if n > peerBytesMax {
-		return nil, fmt.Errorf("a request of %d bytes; %d are the most", n, peerBytesMax)
+		return nil, 0, fmt.Errorf("a request of %d bytes; %d are the most", n, peerBytesMax)
 	}
 	entry := bytes.NewBuffer(make([]byte, 0, min(n, bufferInitialMax)+bytes.MinRead))
 	if got, err := io.CopyN(entry, r, int64(n)); err != nil {
-		return nil, fmt.Errorf("reading a request of %d bytes, of which %d came: %w", n, got, err)
+		return nil, 0, fmt.Errorf("reading a request of %d bytes, of which %d came: %w", n, got, err)
 	}
-	return parseForwarded(entry.Bytes(), spoken)
+	req, err := parseForwarded(entry.Bytes(), spoken)
+	return req, fsm.FormatOf(entry.Bytes()), err
 }
 
 // refuseForwarded answers a request that cannot be read. A request in a later format is valid, and

@@ -2,6 +2,7 @@ package routing
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -140,6 +141,48 @@ func TestReservationsAtANodeThatStops(t *testing.T) {
 					t.Errorf("%v, want %v", err, tt.want)
 				}
 			})
+		})
+	}
+}
+
+// TestForwardedReserveShowsKeys: a job that another node granted has its key and its version if the
+// cluster's format has them, in a stream and in a request of its own. Nodes of an earlier format read
+// the answer without them.
+func TestForwardedReserveShowsKeys(t *testing.T) {
+	granted := node.Reply{
+		Results: []fsm.Result{{Grants: []fsm.Grant{{Queue: "orders", Serial: 1, Fence: 2}}}},
+		Jobs:    []fsm.Job{{Queue: "orders", Serial: 1, ID: "a", State: fsm.Reserved, Fence: 2, Key: "customer", Version: 3}},
+	}
+	for format, want := range map[fsm.Format]fsm.Job{
+		fsm.KeysFormat: {Key: "customer", Version: 3}, fsm.KeysFormat - 1: {},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			st := newStreamTest(t, func(context.Context, uint32) (node.Reply, error) { return granted, nil })
+			st.host.reserve = func(context.Context, node.Wait) (node.Reply, error) { return granted, nil }
+			st.a.format = func() fsm.Format { return format }
+			inStream, err := st.a.reserve(t.Context(), forwardedTo{server: "b.2"}, aPut(), node.Wait{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			// A large request has a connection of its own.
+			alone, err := st.call(t.Context(), 0, 1<<20)
+			if err != nil || st.count(pathDo) != 1 || st.count(pathStream) != 1 {
+				t.Fatalf("%v, %d requests of their own and %d streams", err, st.count(pathDo), st.count(pathStream))
+			}
+			bare, err := st.a.post(t.Context(), "b.2", forwardedTo{}.at(pathReserve)+"&wait=0s",
+				append(binary.BigEndian.AppendUint32(nil, uint32(len(st.a.forwarded(aPut())))), st.a.forwarded(aPut())...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			reserved, _, err := readReply(bare)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for way, reply := range map[string]node.Reply{"stream": inStream, "do": alone, "reserve": reserved} {
+				if len(reply.Jobs) != 1 || reply.Jobs[0].Key != want.Key || reply.Jobs[0].Version != want.Version {
+					t.Errorf("format %d, %s: %+v", format, way, reply.Jobs)
+				}
+			}
 		})
 	}
 }

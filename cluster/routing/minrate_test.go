@@ -24,18 +24,18 @@ func TestAnnouncedLengthTakesNoMemory(t *testing.T) {
 	head := binary.BigEndian.AppendUint32(nil, peerBytesMax)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err := readForwarded(io.MultiReader(bytes.NewReader(head), strings.NewReader("little")), fsm.LatestFormat)
+	_, _, err := readForwarded(io.MultiReader(bytes.NewReader(head), strings.NewReader("little")), fsm.LatestFormat)
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; err == nil || took > peerBytesMax/8 {
 		t.Errorf("%d bytes were allocated: %v", took, err)
 	}
-	if _, err := readForwarded(bytes.NewReader(binary.BigEndian.AppendUint32(nil, peerBytesMax+1)),
+	if _, _, err := readForwarded(bytes.NewReader(binary.BigEndian.AppendUint32(nil, peerBytesMax+1)),
 		fsm.LatestFormat); err == nil || !strings.Contains(err.Error(), "are the most") {
 		t.Errorf("too much: %v", err)
 	}
 	entry := (&Peers{}).forwarded(aPut())
 	whole := append(binary.BigEndian.AppendUint32(nil, uint32(len(entry))), entry...)
-	if req, err := readForwarded(bytes.NewReader(whole), fsm.LatestFormat); err != nil || len(req.Commands) != 1 {
+	if req, _, err := readForwarded(bytes.NewReader(whole), fsm.LatestFormat); err != nil || len(req.Commands) != 1 {
 		t.Errorf("an honest request: %+v, %v", req, err)
 	}
 }

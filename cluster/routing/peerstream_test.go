@@ -435,10 +435,10 @@ func TestCallsThatCrossADrain(t *testing.T) {
 func TestAnswerThatIsTooLarge(t *testing.T) {
 	reply := answered(1)
 	whole := len(appendReply(nil, &reply, heldBy(&reply), fsm.FirstFormat))
-	if _, err := streamReply(&reply, nil, whole); err != nil {
+	if _, err := streamReply(&reply, fsm.FirstFormat, nil, whole); err != nil {
 		t.Error(err)
 	}
-	if _, err := streamReply(&reply, nil, whole-1); !errors.Is(err, node.ErrUnknownOutcome) {
+	if _, err := streamReply(&reply, fsm.FirstFormat, nil, whole-1); !errors.Is(err, node.ErrUnknownOutcome) {
 		t.Errorf("got %v, want an unknown outcome", err)
 	}
 }

@@ -80,24 +80,24 @@ func (s *streamHost) Failure(err error) ([]byte, error) {
 
 // Do implements stream.Host.
 func (s *streamHost) Do(ctx context.Context, t *stream.Task, dst []byte) ([]byte, error) {
-	reply, err := s.execute(ctx, t)
+	reply, format, err := s.execute(ctx, t)
 	if err != nil {
 		return dst, err
 	}
-	return streamReply(&reply, dst, peerBytesMax)
+	return streamReply(&reply, format, dst, peerBytesMax)
 }
 
 // streamReply appends an answer. An answer of more than most bytes becomes an error: it would end
 // the stream.
-func streamReply(reply *node.Reply, dst []byte, most int) ([]byte, error) {
-	if dst = appendReply(dst, reply, heldBy(reply), fsm.FirstFormat); len(dst) > most {
+func streamReply(reply *node.Reply, format fsm.Format, dst []byte, most int) ([]byte, error) {
+	if dst = appendReply(dst, reply, heldBy(reply), format); len(dst) > most {
 		return nil, fmt.Errorf("%w: the answer is larger than %d bytes", node.ErrUnknownOutcome, most)
 	}
 	return dst, nil
 }
 
-// execute executes a call.
-func (s *streamHost) execute(ctx context.Context, t *stream.Task) (_ node.Reply, err error) {
+// execute executes a call. It also returns the format of the request.
+func (s *streamHost) execute(ctx context.Context, t *stream.Task) (_ node.Reply, format fsm.Format, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: a panic", node.ErrUnknownOutcome)
@@ -106,7 +106,7 @@ func (s *streamHost) execute(ctx context.Context, t *stream.Task) (_ node.Reply,
 		}
 	}()
 	if err := s.peers.admits(s.caller); err != nil {
-		return node.Reply{}, err
+		return node.Reply{}, 0, err
 	}
 	var fields [3]uint64 // shard, retry budget, wait
 	n, content := 2, t.Request
@@ -116,25 +116,27 @@ func (s *streamHost) execute(ctx context.Context, t *stream.Task) (_ node.Reply,
 	for i := range n {
 		v, size := binary.Uvarint(content)
 		if size <= 0 || v > 1<<62 {
-			return node.Reply{}, fmt.Errorf("%w: a call in a stream is cut off", node.ErrCanceled)
+			return node.Reply{}, 0, fmt.Errorf("%w: a call in a stream is cut off", node.ErrCanceled)
 		}
 		fields[i], content = v, content[size:]
 	}
 	req, err := parseForwarded(content, s.host.Format())
 	if err != nil {
-		return node.Reply{}, err
+		return node.Reply{}, 0, err
 	}
+	format = fsm.FormatOf(content)
 	shard, host := uint32(fields[0]), s.host //nolint:gosec // an unknown shard is refused
 	if fields[1] > 0 {
 		host.most = min(time.Duration(fields[1]), LeaderWait) //nolint:gosec // checked above
 	}
 	if t.Method == streamDo {
-		return host.Do(ctx, shard, req)
+		reply, err := host.Do(ctx, shard, req)
+		return reply, format, err
 	}
 	wait := node.Wait{For: time.Duration(fields[2]), Stop: t.Stop} //nolint:gosec // checked above
 	reply, err := host.Reserve(ctx, shard, req, wait)
 	if err == nil && wait.For > 0 && t.CutShort() && !decided(&reply) {
 		err = node.ErrShuttingDown // its wait was cut short
 	}
-	return reply, err
+	return reply, format, err
 }
