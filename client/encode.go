@@ -63,7 +63,7 @@ func (s *putScratch) request(p Put) (*belfryv1.PutRequest, int, error) {
 	}
 	bytes, valid := batchcodec.PutBytesMax(req)
 	if !valid {
-		return nil, 0, invalidError("queue, id and headers of a put must be valid UTF-8")
+		return nil, 0, invalidError("queue, id, key and headers of a put must be valid UTF-8")
 	}
 	return req, bytes, nil
 }

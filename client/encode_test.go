@@ -51,6 +51,12 @@ var options = map[protoreflect.Name]func(t *rapid.T) PutOption{
 	"ttl":     func(t *rapid.T) PutOption { return TTL(time.Duration(rapid.Int64().Draw(t, "ttl"))) },
 	"headers": func(t *rapid.T) PutOption { return Header(drawText(t, "name"), drawText(t, "value")) },
 	"again":   func(*rapid.T) PutOption { return Again() },
+	"key":     func(t *rapid.T) PutOption { return Key(drawText(t, "key")) },
+	"on_existing": func(t *rapid.T) PutOption {
+		return OnExisting(Existing(rapid.Int32Range(0, 1<<30).Draw(t, "existing")))
+	},
+	"max_wait":   func(t *rapid.T) PutOption { return MaxWait(time.Duration(rapid.Int64().Draw(t, "wait"))) },
+	"if_version": func(t *rapid.T) PutOption { return IfVersion(rapid.Uint64().Draw(t, "version")) },
 	// What no option of the package sets, one of the caller's may.
 	"queue": func(t *rapid.T) PutOption {
 		queue := drawText(t, "queue")
@@ -111,7 +117,7 @@ func TestPutsAreEncodedAsTheGeneratedCodeDoes(t *testing.T) {
 			if bytes.Equal(plain.GetData(), put.Body) && plain.GetRequestId() == "" && len(encoded.wire) > estimate {
 				t.Fatalf("%d bytes, estimated as %d", len(encoded.wire), estimate)
 			}
-			if encoded.place != (placement.Place{Queue: plain.GetQueue(), ID: plain.GetId()}) {
+			if encoded.place != (placement.Place{Queue: plain.GetQueue(), ID: plain.GetId(), Key: plain.GetKey()}) {
 				t.Fatalf("%+v is the place of %v", encoded.place, plain)
 			}
 			puts = append(puts, encoded)

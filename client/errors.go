@@ -27,6 +27,9 @@ const (
 	ErrJobNotFound Reason = "JOB_NOT_FOUND"
 	// ErrJobReserved says that the job is held under a lease, and the call does not touch held jobs.
 	ErrJobReserved Reason = "JOB_RESERVED"
+	// ErrVersionChanged says that no job of the id is held in the version that [IfVersion] named.
+	// [Error.Version] is the one that it has.
+	ErrVersionChanged Reason = "VERSION_CHANGED"
 	// ErrQueueFull says that the queue holds as many jobs or bytes as its settings allow.
 	ErrQueueFull Reason = "QUEUE_FULL"
 	// ErrRateLimited says that the queue takes no more puts this second. [Error.RetryAfter] says
@@ -66,6 +69,8 @@ type Error struct {
 	RetryAfter time.Duration
 	// RequestID is the id that the call was sent with. It is safe to repeat the same call with it.
 	RequestID string
+	// Version is the version of the job that is held, with [ErrVersionChanged]; 0 if none is.
+	Version uint64
 
 	cause error // nil, or what lies beneath
 }
@@ -116,7 +121,8 @@ const (
 func public(e *failure.Error) *Error {
 	return &Error{
 		Reason: Reason(e.Reason), Code: e.Code, Message: e.Message, Outcome: Outcome(e.Outcome), Shard: e.Shard,
-		Leader: e.Leader, RetryAfter: e.RetryAfter, RequestID: e.RequestID, cause: publicCause(e.Causes),
+		Leader: e.Leader, RetryAfter: e.RetryAfter, RequestID: e.RequestID, Version: e.Version,
+		cause: publicCause(e.Causes),
 	}
 }
 

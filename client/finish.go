@@ -195,24 +195,25 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), errorBytesMax)], "")
 }
 
-// Cancel removes a job that is delayed, ready or dead, and returns the state it had.
+// Cancel removes a job that is delayed, ready or dead, and returns the state it had. The option is
+// [OfKey].
 //
 // Errors: [ErrJobNotFound], [ErrJobReserved].
-func (c *Client) Cancel(ctx context.Context, queue, id string) (State, error) {
-	return c.cancelJob(ctx, &belfryv1.CancelRequest{Queue: queue, Id: id})
+func (c *Client) Cancel(ctx context.Context, queue, id string, options ...JobOption) (State, error) {
+	return c.cancelJob(ctx, &belfryv1.CancelRequest{Queue: queue, Id: id, Key: keyIn(options)})
 }
 
 // ForceCancel removes a job even if it is reserved, and returns the state it had. Its holder's
-// lease is stale from then on.
+// lease is stale from then on. The option is [OfKey].
 //
 // Errors: [ErrJobNotFound].
-func (c *Client) ForceCancel(ctx context.Context, queue, id string) (State, error) {
-	return c.cancelJob(ctx, &belfryv1.CancelRequest{Queue: queue, Id: id, Force: true})
+func (c *Client) ForceCancel(ctx context.Context, queue, id string, options ...JobOption) (State, error) {
+	return c.cancelJob(ctx, &belfryv1.CancelRequest{Queue: queue, Id: id, Force: true, Key: keyIn(options)})
 }
 
 func (c *Client) cancelJob(ctx context.Context, req *belfryv1.CancelRequest) (State, error) {
 	req.RequestId = c.clock.NewID()
-	place := placement.Place{Queue: req.GetQueue(), ID: req.GetId()}
+	place := placement.Place{Queue: req.GetQueue(), ID: req.GetId(), Key: req.GetKey()}
 	res, err := call(ctx, c, calls.Kind{ID: &req.RequestId, Place: place},
 		onQueue(queueMethods.Cancel, req))
 	if err != nil {
@@ -221,13 +222,15 @@ func (c *Client) cancelJob(ctx context.Context, req *belfryv1.CancelRequest) (St
 	return values.StateOf(res.GetState()), nil
 }
 
-// Reschedule gives a delayed or ready job another due time, set by [In] or [At], and returns it.
+// Reschedule gives a delayed or ready job another due time, set by [In] or [At], and returns it. The
+// option is [OfKey].
 //
 // Errors: [ErrJobNotFound], [ErrJobReserved].
-func (c *Client) Reschedule(ctx context.Context, queue, id string, when PutOption) (time.Time, error) {
+func (c *Client) Reschedule(ctx context.Context, queue, id string, when PutOption,
+	options ...JobOption) (time.Time, error) {
 	var put belfryv1.PutRequest
 	when.apply(&put)
-	req := &belfryv1.RescheduleRequest{Queue: queue, Id: id, RequestId: c.clock.NewID()}
+	req := &belfryv1.RescheduleRequest{Queue: queue, Id: id, RequestId: c.clock.NewID(), Key: keyIn(options)}
 	switch when := put.GetWhen().(type) {
 	case *belfryv1.PutRequest_Delay:
 		req.When = &belfryv1.RescheduleRequest_Delay{Delay: when.Delay}
@@ -236,7 +239,7 @@ func (c *Client) Reschedule(ctx context.Context, queue, id string, when PutOptio
 	default:
 		return time.Time{}, invalidError("Reschedule takes In or At")
 	}
-	place := placement.Place{Queue: req.GetQueue(), ID: req.GetId()}
+	place := placement.Place{Queue: req.GetQueue(), ID: req.GetId(), Key: req.GetKey()}
 	res, err := call(ctx, c, calls.Kind{ID: &req.RequestId, Place: place},
 		onQueue(queueMethods.Reschedule, req))
 	if err != nil {

@@ -18,6 +18,14 @@ type State = values.State
 type Job struct {
 	// Queue and ID name the job.
 	Queue, ID string
+	// Key is the key of the job, empty if it has none; see [Key].
+	Key string
+	// Version counts the contents that the job has had, 1 for the first; see [OnExisting]. 0 if it
+	// has ended.
+	Version uint64
+	// Next is what is known of the successor that a put with [NextExisting] stored, in reserved jobs
+	// from Get and List; nil if there is none.
+	Next *Successor
 	// Body is the content, byte for byte as it was put; nil from List. BodyBytes is its size, also
 	// from List.
 	Body      []byte
@@ -74,6 +82,14 @@ type Job struct {
 	lease    time.Duration // its length
 }
 
+// A Successor is the job that takes over an id when the job that has it ends.
+type Successor struct {
+	// Version is the version that it will have.
+	Version uint64
+	// DueAt is when it is due.
+	DueAt time.Time
+}
+
 // An Attempt is an attempt at a job that failed.
 type Attempt struct {
 	// Number is 1 for the first. A redrive begins anew.
@@ -108,6 +124,10 @@ func jobOf(c *Client, j *belfryv1.Job, received time.Time) *Job {
 		LeaseSince: values.TimeOf(j.GetLeaseSince()), ReservedAt: values.TimeOf(j.GetReservedAt()), Client: j.GetClient(),
 		Cause: j.GetCause(), RetryDelays: values.Each(j.GetRetryDelays(), (*durationpb.Duration).AsDuration),
 		Attempts: values.Each(j.GetAttempts(), attemptOf),
+	}
+	job.Key, job.Version = j.GetKey(), j.GetVersion()
+	if next := j.GetNext(); next != nil {
+		job.Next = &Successor{Version: next.GetVersion(), DueAt: values.TimeOf(next.GetDueAt())}
 	}
 	if text, ok := j.GetBody().(*belfryv1.Job_Text); ok {
 		job.Body = []byte(text.Text)

@@ -35,6 +35,7 @@ func TestJobOffTheWire(t *testing.T) {
 			Number: 1, BeganAt: timestamppb.New(at(9)), EndedAt: timestamppb.New(at(10)), Lapsed: true, Client: "w", Error: "x",
 		}},
 		Witness: &belfryv1.Witness{Time: timestamppb.New(at(40))},
+		Key:     "customer-7", Version: 3, Next: &belfryv1.Successor{Version: 4, DueAt: timestamppb.New(at(60))},
 	}
 	received := at(100)
 	want := &Job{
@@ -44,6 +45,7 @@ func TestJobOffTheWire(t *testing.T) {
 		RetryDelays: []time.Duration{0, time.Second}, ExpiresAt: at(3), LastError: "e", CreatedAt: at(4), FirstDueAt: at(5),
 		EndedAt: at(6), LeaseSince: at(7), AttemptUnknown: true, Client: "worker-1@10.0.0.1", ReservedAt: at(8), Cause: "c",
 		Attempts: []Attempt{{Number: 1, BeganAt: at(9), EndedAt: at(10), Lapsed: true, Client: "w", Error: "x"}},
+		Key:      "customer-7", Version: 3, Next: &Successor{Version: 4, DueAt: at(60)},
 		received: received, lease: 10 * time.Second,
 	}
 	got := jobOf(nil, wire, received)

@@ -108,6 +108,50 @@ func Again() PutOption {
 	return PutOption{func(r *belfryv1.PutRequest) { r.Again = true }}
 }
 
+// Key gives the job a key: at most 128 bytes of UTF-8. The queue's settings for keys hold for all jobs
+// of one key together, such as how many of them run at one time. In a queue with several partitions
+// all jobs of a key are in one of them, and an id is unique per key.
+func Key(key string) PutOption {
+	return PutOption{func(r *belfryv1.PutRequest) { r.Key = key }}
+}
+
+// An Existing says what a put does if a job has its id already.
+type Existing int32
+
+// The choices.
+const (
+	// ReturnExisting makes the put a repeat: it changes nothing, and its content must be that of the
+	// job, else it fails with [ErrJobExists]. This is the default.
+	ReturnExisting = Existing(belfryv1.OnExisting_ON_EXISTING_RETURN)
+	// KeepExisting leaves the job as it is, whatever the content of the put.
+	KeepExisting = Existing(belfryv1.OnExisting_ON_EXISTING_KEEP)
+	// ReplaceExisting gives the job the content and the due time of the put. If the job is reserved,
+	// the put fails with [ErrJobReserved].
+	ReplaceExisting = Existing(belfryv1.OnExisting_ON_EXISTING_REPLACE)
+	// NextExisting is ReplaceExisting, except that the put becomes the successor of a reserved job. It
+	// takes over the id when that job ends. There is at most one successor; the last put wins.
+	NextExisting = Existing(belfryv1.OnExisting_ON_EXISTING_NEXT)
+)
+
+// OnExisting says what the put does if a job has its id already. All choices but [ReturnExisting] need
+// an [ID].
+func OnExisting(e Existing) PutOption {
+	return PutOption{func(r *belfryv1.PutRequest) { r.OnExisting = belfryv1.OnExisting(e) }}
+}
+
+// MaxWait bounds how long a job that is replaced again and again waits: it is due at most d after its
+// first put. Above 0, up to 100 years; only with [ReplaceExisting] or [NextExisting].
+func MaxWait(d time.Duration) PutOption {
+	return PutOption{func(r *belfryv1.PutRequest) { r.MaxWait = durationpb.New(d) }}
+}
+
+// IfVersion admits the put only if a job of its id is held in this version, which [Job.Version] and
+// [PutResult.Version] show. Else it fails with [ErrVersionChanged]. Only with [ReplaceExisting] or
+// [NextExisting]; 0 admits any version.
+func IfVersion(version uint64) PutOption {
+	return PutOption{func(r *belfryv1.PutRequest) { r.IfVersion = version }}
+}
+
 // A Put describes a job to add, for [Client.PutBatch].
 type Put struct {
 	// Queue is the queue, "name" or "namespace/name". Its first put creates it.
@@ -126,6 +170,12 @@ type PutResult struct {
 	DueAt time.Time
 	// Created is false if the same put was made before. The result then describes that job.
 	Created bool
+	// Replaced is set if the put gave a job that exists its content, or became its successor; see
+	// [OnExisting].
+	Replaced bool
+	// Version is the version of the job: 1 for its first content, one more for each that replaced
+	// it. 0 if the answer does not say: for a repeat with [ReturnExisting], and for a job that ended.
+	Version uint64
 	// State is the state of the job, or how it ended.
 	State State
 	// Err is the error of this entry of a batch, an [*Error]; no other field is then set. Always
@@ -137,9 +187,9 @@ type PutResult struct {
 // caller may reuse the body once Put has returned without an error. After an error the client may
 // still read it for a while.
 //
-// Errors: [ErrJobExists], [ErrQueueFull], [ErrRateLimited], [ErrUnknownOutcome], and others as
-// [*Error]. Reason("QUEUE_NOT_FOUND") where the cluster's setting no-auto-create forbids puts to
-// create queues.
+// Errors: [ErrJobExists], [ErrJobReserved], [ErrVersionChanged], [ErrQueueFull], [ErrRateLimited],
+// [ErrUnknownOutcome], and others as [*Error]. Reason("QUEUE_NOT_FOUND") where the cluster's setting
+// no-auto-create forbids puts to create queues.
 func (c *Client) Put(ctx context.Context, queue string, body []byte, opts ...PutOption) (PutResult, error) {
 	scratch := c.scratch()
 	req, bytes, err := scratch.request(Put{Queue: queue, Body: body, Options: opts})
@@ -224,7 +274,7 @@ func (c *Client) putBatch(ctx context.Context, op *tracing.Operation, puts []Put
 }
 
 // putSlack is how much too large the estimate of an ordinary put's size is.
-const putSlack = 96
+const putSlack = 128
 
 // A putChunk is the part of a batch that goes into one message. Its memory is reused.
 type putChunk struct {
@@ -288,13 +338,13 @@ func firstFailure(n int, what string, errOf func(i int) error) error {
 
 // putPlace returns the place that a put concerns.
 func putPlace(req *belfryv1.PutRequest) placement.Place {
-	return placement.Place{Queue: req.GetQueue(), ID: req.GetId()}
+	return placement.Place{Queue: req.GetQueue(), ID: req.GetId(), Key: req.GetKey()}
 }
 
 func putResult(res *belfryv1.PutResponse) PutResult {
 	return PutResult{
 		ID: res.GetId(), DueAt: values.TimeOf(res.GetDueAt()), Created: res.GetCreated(),
-		State: values.StateOf(res.GetState()),
+		State: values.StateOf(res.GetState()), Replaced: res.GetReplaced(), Version: res.GetVersion(),
 	}
 }
 

@@ -50,8 +50,8 @@ func (q *Queue[T]) Put(ctx context.Context, value T, opts ...PutOption) (PutResu
 }
 
 // Get reads one job; see [Client.Get].
-func (q *Queue[T]) Get(ctx context.Context, id string) (*JobOf[T], error) {
-	job, err := q.client.Get(ctx, q.name, id)
+func (q *Queue[T]) Get(ctx context.Context, id string, options ...JobOption) (*JobOf[T], error) {
+	job, err := q.client.Get(ctx, q.name, id, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -128,13 +128,13 @@ func (q *Queue[T]) Reserve(ctx context.Context, o ReserveOptions) ([]*JobOf[T], 
 }
 
 // Cancel ends a job; see [Client.Cancel].
-func (q *Queue[T]) Cancel(ctx context.Context, id string) (State, error) {
-	return q.client.Cancel(ctx, q.name, id)
+func (q *Queue[T]) Cancel(ctx context.Context, id string, options ...JobOption) (State, error) {
+	return q.client.Cancel(ctx, q.name, id, options...)
 }
 
 // ForceCancel ends a job even if it is reserved; see [Client.ForceCancel].
-func (q *Queue[T]) ForceCancel(ctx context.Context, id string) (State, error) {
-	return q.client.ForceCancel(ctx, q.name, id)
+func (q *Queue[T]) ForceCancel(ctx context.Context, id string, options ...JobOption) (State, error) {
+	return q.client.ForceCancel(ctx, q.name, id, options...)
 }
 
 // Redrive makes dead jobs ready again; see [Client.Redrive].
@@ -154,6 +154,6 @@ func (q *Queue[T]) List(ctx context.Context, o ListOptions) iter.Seq2[*Job, erro
 }
 
 // Reschedule gives a job another due time; see [Client.Reschedule].
-func (q *Queue[T]) Reschedule(ctx context.Context, id string, when PutOption) (time.Time, error) {
-	return q.client.Reschedule(ctx, q.name, id, when)
+func (q *Queue[T]) Reschedule(ctx context.Context, id string, when PutOption, options ...JobOption) (time.Time, error) {
+	return q.client.Reschedule(ctx, q.name, id, when, options...)
 }

@@ -11,25 +11,43 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// Get reads one job with its body.
+// A JobOption says more about the job that a call names. The zero value says nothing.
+type JobOption struct{ key string }
+
+// OfKey names the key of the job; see [Key]. In a queue with several partitions the key says where the
+// job is. Without it the servers ask the partition of the id first, and all others if the job is not
+// there; if several keys have a job of the id, it is one of them.
+func OfKey(key string) JobOption { return JobOption{key} }
+
+// keyIn returns the key that options name, empty if none does.
+func keyIn(options []JobOption) (key string) {
+	for _, o := range options {
+		if o.key != "" {
+			key = o.key
+		}
+	}
+	return key
+}
+
+// Get reads one job with its body. The option is [OfKey].
 //
 // Errors: [ErrJobNotFound].
-func (c *Client) Get(ctx context.Context, queue, id string) (*Job, error) {
-	return c.get(ctx, &belfryv1.GetRequest{Queue: queue, Id: id})
+func (c *Client) Get(ctx context.Context, queue, id string, options ...JobOption) (*Job, error) {
+	return c.get(ctx, &belfryv1.GetRequest{Queue: queue, Id: id, Key: keyIn(options)})
 }
 
 // Find is Get that also reports a job that has ended, as long as the server remembers its id: for
 // the queue's dedup window, if the producer chose the id. Such a job has State, EndedAt, FirstDueAt
-// and, unless AttemptUnknown, Attempt. Its body is gone.
+// and, unless AttemptUnknown, Attempt. Its body is gone. The option is [OfKey].
 //
 // Errors: [ErrJobNotFound].
-func (c *Client) Find(ctx context.Context, queue, id string) (*Job, error) {
-	return c.get(ctx, &belfryv1.GetRequest{Queue: queue, Id: id, Ended: true})
+func (c *Client) Find(ctx context.Context, queue, id string, options ...JobOption) (*Job, error) {
+	return c.get(ctx, &belfryv1.GetRequest{Queue: queue, Id: id, Ended: true, Key: keyIn(options)})
 }
 
 func (c *Client) get(ctx context.Context, req *belfryv1.GetRequest) (*Job, error) {
-	res, err := call(ctx, c, calls.Kind{Reads: true, Place: placement.Place{Queue: req.Queue, ID: req.Id}},
-		onQueue(queueMethods.Get, req))
+	place := placement.Place{Queue: req.GetQueue(), ID: req.GetId(), Key: req.GetKey()}
+	res, err := call(ctx, c, calls.Kind{Reads: true, Place: place}, onQueue(queueMethods.Get, req))
 	if err != nil {
 		return nil, err
 	}

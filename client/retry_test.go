@@ -368,7 +368,7 @@ func TestOnlyServersAnswer(t *testing.T) {
 func TestNamesAgree(t *testing.T) {
 	for public, judged := range map[Reason]failure.Reason{
 		ErrStaleLease: failure.StaleLease, ErrJobExists: failure.JobExists, ErrJobNotFound: failure.JobNotFound,
-		ErrJobReserved: failure.JobReserved, ErrTooFewVoters: failure.TooFewVoters,
+		ErrJobReserved: failure.JobReserved, ErrVersionChanged: failure.VersionChanged, ErrTooFewVoters: failure.TooFewVoters,
 		ErrUnknownOutcome: failure.UnknownOutcome,
 	} {
 		if string(public) != string(judged) {

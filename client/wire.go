@@ -46,6 +46,10 @@ func (d *putDecoder) decode(r *PutResult, data []byte, left int) (err error) {
 			r.Created = f.Value != 0
 		case 4:
 			r.State = values.StateOf(belfryv1.JobState(f.Value))
+		case 6:
+			r.Replaced = f.Value != 0
+		case 7:
+			r.Version = f.Value
 		}
 		if err != nil {
 			return err
@@ -189,6 +193,8 @@ func (d *jobDecoder) time(job *Job, f wire.Field) (err error) {
 		job.CreatedAt, err = d.created.Decode(f.Bytes)
 	case 19:
 		job.FirstDueAt, err = d.first.Decode(f.Bytes)
+	case 29:
+		job.Key = string(f.Bytes)
 	}
 	return err
 }
@@ -208,6 +214,8 @@ func decodeJobNumber(job *Job, f wire.Field) {
 		job.MaxAttempts = int(uint32(f.Value))
 	case 20:
 		job.BodyBytes = int(uint32(f.Value))
+	case 30:
+		job.Version = f.Value
 	}
 }
 

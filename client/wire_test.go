@@ -58,7 +58,8 @@ func drawJob(t *rapid.T) *belfryv1.Job {
 		Priority: rapid.Int32Range(-128, 127).Draw(t, "priority"), Ttr: maybe(t, "ttr", drawDuration),
 		MaxAttempts: rapid.Uint32().Draw(t, "max"), ExpiresAt: maybe(t, "expires", drawTime), LastError: drawText(t, "error"),
 		CreatedAt: maybe(t, "created", drawTime), FirstDueAt: maybe(t, "first", drawTime),
-		BodyBytes: rapid.Uint32().Draw(t, "bytes"), Witness: maybe(t, "witness", drawWitness),
+		BodyBytes: rapid.Uint32().Draw(t, "bytes"), Key: drawText(t, "key"),
+		Version: rapid.Uint64().Draw(t, "version"), Witness: maybe(t, "witness", drawWitness),
 	}
 	switch rapid.IntRange(0, 2).Draw(t, "body") {
 	case 1:
@@ -139,6 +140,7 @@ func TestBatchAnswersDecodeAsTheGeneratedCodeDoes(t *testing.T) {
 				res := &belfryv1.PutResponse{
 					Id: drawText(t, "id"), DueAt: maybe(t, "due", drawTime), Created: rapid.Bool().Draw(t, "created"),
 					State: belfryv1.JobState(rapid.Int32Range(0, 9).Draw(t, "state")), Witness: maybe(t, "witness", drawWitness),
+					Replaced: rapid.Bool().Draw(t, "replaced"), Version: rapid.Uint64().Draw(t, "version"),
 				}
 				put.Result, wantPut.Result = &belfryv1.PutBatchResult_Put{Put: res}, putResult(res)
 				ack.Result = &belfryv1.AckBatchResult_Ack{Ack: &belfryv1.AckResponse{Witness: maybe(t, "witness", drawWitness)}}

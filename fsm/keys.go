@@ -158,25 +158,51 @@ const PausedKeysMax = 10_000
 func (r *Request) Format() Format {
 	format := FirstFormat
 	for _, c := range r.Commands {
-		if format = max(format, c.Kind().Format()); hasKeyFields(c) {
+		if format = max(format, c.Kind().Format()); keyField(c) != "" {
 			format = max(format, KeysFormat)
 		}
 	}
 	return format
 }
 
-// hasKeyFields reports whether a command has a field that KeysFormat added.
-func hasKeyFields(c Command) bool {
+// NewField returns the first field of a request that a format does not have, by its name in the API.
+// It is empty if the format has all fields of the request, or lacks a command as a whole.
+func (r *Request) NewField(format Format) string {
+	for _, c := range r.Commands {
+		if field := keyField(c); field != "" && format < KeysFormat {
+			return field
+		}
+	}
+	return ""
+}
+
+// keyField returns the name in the API of the first field of a command that KeysFormat added, empty if
+// the command has none of them.
+func keyField(c Command) string {
 	switch c := c.(type) {
 	case *Put:
-		return c.Key != "" || c.OnExisting != 0 || c.MaxWait != 0 || c.IfVersion != 0
+		switch {
+		case c.Key != "":
+			return "key"
+		case c.OnExisting != 0:
+			return "onExisting"
+		case c.MaxWait != 0:
+			return "maxWait"
+		case c.IfVersion != 0:
+			return "ifVersion"
+		}
 	case *Cancel:
-		return c.Key != ""
+		if c.Key != "" {
+			return "key"
+		}
 	case *Reschedule:
-		return c.Key != ""
+		if c.Key != "" {
+			return "key"
+		}
 	case *Configure:
-		return c.Settings.Keys != (KeySettings{})
-	default:
-		return false
+		if c.Settings.Keys != (KeySettings{}) {
+			return "settings"
+		}
 	}
+	return ""
 }

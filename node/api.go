@@ -239,7 +239,7 @@ var (
 	ErrUnknownOutcome = outcome.ErrUnknownOutcome
 )
 
-// CheckFormat refuses a request that has what a format does not have, with ErrUnsupported.
+// CheckFormat refuses a request that has what a format does not have, with a *FormatError.
 func CheckFormat(req *fsm.Request, format fsm.Format) error { return admit.CheckFormat(req, format) }
 
 // Callers of this package meet these values and errors of package admit.
@@ -260,6 +260,8 @@ type (
 	QueuesError = admit.QueuesError
 	// NoQueueError refuses a put into a queue that does not exist and may not be created.
 	NoQueueError = admit.NoQueueError
+	// FormatError refuses what the format of the cluster does not have.
+	FormatError = admit.FormatError
 	// MemoryError refuses a put because a voter's memory is full.
 	MemoryError = admit.MemoryError
 	// VotersError refuses a request because the shard has too few voters.

@@ -12,7 +12,8 @@ import (
 // Golden tests check them.
 const PlacementVersion = 1
 
-// PartitionOf returns the partition, below partitions, of the job with a client-chosen id.
+// PartitionOf returns the partition, below partitions, of the jobs with a key, or of the job with a
+// client-chosen id and no key.
 // Generated ids carry theirs.
 func PartitionOf(id string, partitions int) uint32 {
 	if partitions <= 1 {

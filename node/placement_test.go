@@ -25,6 +25,17 @@ func TestPlacementIsAsItEverWas(t *testing.T) {
 	}
 }
 
+// A key is hashed as an id is, also one that looks like a generated id. The SDK has the same numbers.
+func TestPlacementOfKeysIsAsItEverWas(t *testing.T) {
+	var partitions []uint32
+	for _, key := range []string{"a", "b", "customer-42", "customer-43", "ärger", "5-1234"} {
+		partitions = append(partitions, PartitionOf(key, 7))
+	}
+	if diff := cmp.Diff([]uint32{3, 2, 6, 2, 4, 4}, partitions); diff != "" {
+		t.Errorf("partitions of 7 (-want +got):\n%s", diff)
+	}
+}
+
 func goldenPartitions() []uint32 { return []uint32{3, 3, 2, 4, 1, 0, 4, 5} }
 
 func goldenShards() []uint32 {

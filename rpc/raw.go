@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -113,6 +114,10 @@ func (h *handler) rawReserve(w http.ResponseWriter, r *http.Request, queue strin
 	header.Set("Belfry-Id", headerText(job.GetId()))
 	header.Set("Belfry-Lease", job.GetLease())
 	header.Set("Belfry-Fence", strconv.FormatUint(job.GetFence(), 10))
+	if job.GetKey() != "" {
+		header.Set("Belfry-Key", headerText(job.GetKey()))
+	}
+	header.Set("Belfry-Version", strconv.FormatUint(job.GetVersion(), 10))
 	header.Set("Belfry-Attempt", strconv.FormatUint(uint64(job.GetAttempt()), 10))
 	header.Set("Belfry-Due-At", job.GetDueAt().AsTime().Format(time.RFC3339Nano))
 	header.Set("Belfry-Lease-Until", job.GetLeaseUntil().AsTime().Format(time.RFC3339Nano))
@@ -296,7 +301,27 @@ func putParameters(req *belfryv1.PutRequest) []parameter {
 			req.Again = text == "true"
 			return nil
 		}},
+		{"key", func(text string) error { req.Key = text; return nil }},
+		{"onExisting", func(text string) (err error) { req.OnExisting, err = queryOnExisting(text); return err }},
+		{"maxWait", func(text string) (err error) { req.MaxWait, err = queryDuration("maxWait", text); return err }},
+		{"ifVersion", func(text string) (err error) {
+			if req.IfVersion, err = strconv.ParseUint(text, 10, 64); err != nil {
+				return fault.Invalid("ifVersion", "want a whole number from 0 to %d, not %s", uint64(math.MaxUint64),
+					fault.Clip(text, fault.QuotedBytesMax))
+			}
+			return nil
+		}},
 	}
+}
+
+// queryOnExisting parses what a put does if a job has its id.
+func queryOnExisting(text string) (belfryv1.OnExisting, error) {
+	o, ok := belfryv1.OnExisting_value["ON_EXISTING_"+text]
+	if !ok || text == "UNSPECIFIED" {
+		return 0, fault.Invalid("onExisting", "want one of RETURN, KEEP, REPLACE, NEXT, not %s",
+			fault.Clip(text, fault.QuotedBytesMax))
+	}
+	return belfryv1.OnExisting(o), nil
 }
 
 // errTwoTimes returns the fault of a due time that was given twice, in different ways.

@@ -189,6 +189,98 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestKeys: a key and what a put does to an existing job go through the SDK to a real server, alone
+// and in batches.
+func TestKeys(t *testing.T) {
+	s := belfrytest.Start(t)
+	c := s.Client(t)
+	if _, err := c.Admin().CreateQueue(t.Context(), "wide", 4, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, queue := range []string{"narrow", "wide"} {
+		for i := range 8 {
+			key := fmt.Sprint("customer-", i)
+			testKey(t, c, queue, key)
+		}
+	}
+	var wrong *client.Error
+	for field, options := range map[string][]client.PutOption{
+		"onExisting": {client.ID("a"), client.OnExisting(9)}, "maxWait": {client.ID("a"), client.MaxWait(time.Second)},
+		"ifVersion": {client.ID("a"), client.IfVersion(1)}, "key": {client.Key(strings.Repeat("k", 129))},
+	} {
+		_, err := c.Put(t.Context(), "narrow", nil, options...)
+		if !errors.As(err, &wrong) || wrong.Reason != "INVALID" && wrong.Reason != "TOO_LARGE" ||
+			!strings.HasPrefix(wrong.Message, field+": ") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	if _, err := c.Put(t.Context(), "narrow", nil, client.Key("\xff")); !errors.As(err, &wrong) ||
+		!strings.Contains(wrong.Message, "key") {
+		t.Errorf("a key that is no text: %v", err)
+	}
+}
+
+// testKey puts a job with a key, replaces it, and finds it.
+func testKey(t *testing.T, c *client.Client, queue, key string) {
+	t.Helper()
+	ctx, id := t.Context(), "job-"+key
+	options := func(more ...client.PutOption) []client.PutOption {
+		return append(more, client.ID(id), client.Key(key), client.In(time.Hour))
+	}
+	res, err := c.Put(ctx, queue, []byte("1"), options()...)
+	if err != nil || !res.Created || res.Replaced || res.Version != 1 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	res, err = c.Put(ctx, queue, []byte("2"), options(client.OnExisting(client.KeepExisting))...)
+	if err != nil || res.Created || res.Replaced || res.Version != 1 {
+		t.Fatalf("KEEP: %+v, %v", res, err)
+	}
+	all, err := c.PutBatch(ctx, []client.Put{{Queue: queue, Body: []byte("3"), Options: options(
+		client.OnExisting(client.ReplaceExisting), client.MaxWait(10*time.Minute), client.IfVersion(1))}})
+	if err != nil || !all[0].Replaced || all[0].Version != 2 || time.Until(all[0].DueAt) > 30*time.Minute {
+		t.Fatalf("REPLACE: %+v, %v", all, err)
+	}
+	_, err = c.Put(ctx, queue, []byte("4"), options(client.OnExisting(client.NextExisting), client.IfVersion(1))...)
+	var changed *client.Error
+	if !errors.Is(err, client.ErrVersionChanged) || !errors.As(err, &changed) || changed.Version != 2 ||
+		changed.Outcome != client.OutcomeNotApplied {
+		t.Fatalf("the version: %v", err)
+	}
+	for _, of := range [][]client.JobOption{nil, {client.OfKey(key)}} {
+		job, err := c.Get(ctx, queue, id, of...)
+		if err != nil || job.Key != key || job.Version != 2 || string(job.Body) != "3" || job.Next != nil {
+			t.Fatalf("Get: %+v, %v", job, err)
+		}
+		if _, err := c.Reschedule(ctx, queue, id, client.In(0), of...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	jobs, err := c.Reserve(ctx, client.ReserveOptions{Queues: []string{queue}})
+	if err != nil || len(jobs) != 1 || jobs[0].Key != key || jobs[0].Version != 2 {
+		t.Fatalf("Reserve: %+v, %v", jobs, err)
+	}
+	if _, err := c.Put(ctx, queue, nil, options(client.OnExisting(client.ReplaceExisting))...); !errors.Is(err,
+		client.ErrJobReserved) {
+		t.Fatalf("REPLACE of a reserved job: %v", err)
+	}
+	if _, err := c.Put(ctx, queue, nil, options(client.OnExisting(client.NextExisting))...); err != nil {
+		t.Fatal(err)
+	}
+	job, err := c.Get(ctx, queue, id)
+	if err != nil || job.Next == nil || job.Next.Version != 3 || job.Next.DueAt.IsZero() {
+		t.Fatalf("the successor: %+v, %v", job, err)
+	}
+	if err := jobs[0].Ack(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if state, err := c.Cancel(ctx, queue, id, client.OfKey("another")); !errors.Is(err, client.ErrJobNotFound) {
+		t.Fatalf("Cancel with another key: %v, %v", state, err)
+	}
+	if state, err := c.Cancel(ctx, queue, id, client.OfKey(key)); err != nil || state != "DELAYED" {
+		t.Fatalf("Cancel: %v, %v", state, err)
+	}
+}
+
 // TestClusterOfAServer: the server is a cluster of one node, and says where clients reach it and
 // what it runs.
 func TestClusterOfAServer(t *testing.T) {

@@ -83,6 +83,34 @@ func putCases() []commandCase {
 			out: "was put before: order-42 in orders: delayed, due 2030-01-31 09:29:00.000 +00:00 (in 29m)\n",
 		},
 		{
+			name: "put that replaces a job with a key",
+			args: []string{
+				"put", "search", "page 7", "--id", "page-7", "--key", "site-1", "--on-existing", "replace", "--max-wait", "5m",
+				"--if-version", "3",
+			},
+			answer: &belfryv1.PutResponse{
+				Id: "page-7", State: delayed, DueAt: clitest.At(time.Minute), Replaced: true, Version: 4,
+			},
+			sent: &belfryv1.PutRequest{
+				Queue: "search", Id: "page-7", Key: "site-1", RequestId: clitest.FirstRequestID,
+				OnExisting: belfryv1.OnExisting_ON_EXISTING_REPLACE, MaxWait: clitest.In(5 * time.Minute), IfVersion: 3,
+				Body: &belfryv1.PutRequest_Data{Data: []byte("page 7")},
+			},
+			out: "replaced page-7 in search: delayed, due 2030-01-31 09:01:00.000 +00:00 (in 1m), version 4\n",
+		},
+		{
+			name: "put that becomes a successor",
+			args: []string{"put", "search", "", "--id", "page-7", "--on-existing", "next"},
+			answer: &belfryv1.PutResponse{
+				Id: "page-7", State: belfryv1.JobState_JOB_STATE_RESERVED, DueAt: clitest.At(0), Replaced: true, Version: 2,
+			},
+			sent: &belfryv1.PutRequest{
+				Queue: "search", Id: "page-7", RequestId: clitest.FirstRequestID,
+				OnExisting: belfryv1.OnExisting_ON_EXISTING_NEXT, Body: &belfryv1.PutRequest_Data{Data: []byte{}},
+			},
+			out: "stored as the successor of page-7 in search: due 2030-01-31 09:00:00.000 +00:00 (in 0s), version 2\n",
+		},
+		{
 			name:  "put from standard input, due at a time",
 			args:  []string{"put", "log", "-", "--at", "2030-01-31T10:00:00+01:00"},
 			stdin: "exact \xff bytes\n",
@@ -203,6 +231,25 @@ func jobCases() []commandCase {
 			answer: &belfryv1.CancelResponse{State: belfryv1.JobState_JOB_STATE_RESERVED},
 			sent:   &belfryv1.CancelRequest{Queue: "orders", Id: "order-42", Force: true, RequestId: clitest.FirstRequestID},
 			out:    "cancelled order-42 of orders; it was reserved\n",
+		},
+		{
+			name:   "cancel with a key",
+			args:   []string{"cancel", "orders", "order-42", "--key", "customer-7"},
+			answer: &belfryv1.CancelResponse{State: delayed},
+			sent: &belfryv1.CancelRequest{
+				Queue: "orders", Id: "order-42", Key: "customer-7", RequestId: clitest.FirstRequestID,
+			},
+			out: "cancelled order-42 of orders; it was delayed\n",
+		},
+		{
+			name:   "reschedule with a key",
+			args:   []string{"reschedule", "orders", "order-42", "--delay", "1h", "--key", "customer-7"},
+			answer: &belfryv1.RescheduleResponse{State: delayed, DueAt: clitest.At(time.Hour)},
+			sent: &belfryv1.RescheduleRequest{
+				Queue: "orders", Id: "order-42", RequestId: clitest.FirstRequestID, Key: "customer-7",
+				When: &belfryv1.RescheduleRequest_Delay{Delay: clitest.In(time.Hour)},
+			},
+			out: "delayed, due 2030-01-31 10:00:00.000 +00:00 (in 1h)\n",
 		},
 		{
 			name:   "reschedule",

@@ -220,7 +220,7 @@ func TestDocsFlags(t *testing.T) {
 		not              []string
 	}{
 		{heading: "Flags of `belfry serve`", command: "serve"},
-		{heading: "Flags of commands that talk to a server", command: "get", not: []string{"body"}},
+		{heading: "Flags of commands that talk to a server", command: "get", not: []string{"body", "key"}},
 		{heading: "Settings of a queue", command: "queue set", not: []string{"request-id"}},
 		{heading: "Settings of a namespace", command: "namespace set"},
 		{heading: "Settings of the cluster", command: "cluster settings"},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
@@ -51,6 +52,42 @@ body         close
 	if !strings.Contains(got.Out, `"state":"RESERVED"`) || !strings.Contains(got.Out, `"retryDelays":["0s","120s"]`) ||
 		strings.Count(got.Out, "\n") != 1 {
 		t.Errorf("as JSON: %q, want what the server would write, on one line", got.Out)
+	}
+}
+
+// TestKeysAreShown: get and reserve show a job's key, the version if it was replaced, and its
+// successor.
+func TestKeysAreShown(t *testing.T) {
+	job := &belfryv1.Job{
+		Queue: "orders", Id: "order-42", Key: "customer-7", Version: 3, State: belfryv1.JobState_JOB_STATE_RESERVED,
+		DueAt: clitest.At(0), LeaseUntil: clitest.At(time.Minute), Next: &belfryv1.Successor{
+			Version: 4, DueAt: clitest.At(time.Hour),
+		},
+	}
+	ended := &belfryv1.Job{
+		Queue: "orders", Id: "order-42", Key: "customer-7", State: belfryv1.JobState_JOB_STATE_ACKED,
+		EndedAt: clitest.At(0),
+	}
+	h := newHarness(t, func(r proto.Message) (proto.Message, error) {
+		switch r := r.(type) {
+		case *belfryv1.GetRequest:
+			if r.Key != "" {
+				return &belfryv1.GetResponse{Job: ended}, nil
+			}
+			return &belfryv1.GetResponse{Job: job}, nil
+		default:
+			return &belfryv1.ReserveResponse{Jobs: []*belfryv1.Job{job}}, nil
+		}
+	})
+	for args, want := range map[string]string{
+		"get orders order-42": "key         customer-7\nversion     3\n" +
+			"successor   version 4, due 2030-01-31 10:00:00.000 +00:00 (in 1h)\n",
+		"get orders order-42 --key customer-7": "key       customer-7\nstate     acked\n",
+		"reserve orders":                       "key         customer-7\nversion     3\n",
+	} {
+		if got := h.Run(strings.Fields(args)...); got.Code != 0 || !strings.Contains(got.Out, want) {
+			t.Errorf("%s: exit code %d, %q is not in\n%s", args, got.Code, want, got.Out)
+		}
 	}
 }
 

@@ -16,6 +16,8 @@ type Limits struct {
 	HeaderBytesMax int
 	// IDBytesMax bounds a job's id. Default 256 bytes.
 	IDBytesMax int
+	// KeyBytesMax bounds a job's key. Default 128 bytes.
+	KeyBytesMax int
 	// QueueBytesMax bounds a queue's name. Default 256 bytes, which is also the maximum in a lease
 	// token.
 	QueueBytesMax int
@@ -72,6 +74,7 @@ func DefaultLimits() Limits {
 		BodyBytesMax:          1 << 20,
 		HeaderBytesMax:        16 << 10,
 		IDBytesMax:            256,
+		KeyBytesMax:           128,
 		QueueBytesMax:         256,
 		RequestIDBytesMax:     64,
 		ErrorBytesMax:         1 << 10,
@@ -106,6 +109,7 @@ func (l Limits) Validate() error {
 	positive("BodyBytesMax", int64(l.BodyBytesMax))
 	positive("HeaderBytesMax", int64(l.HeaderBytesMax))
 	positive("IDBytesMax", int64(l.IDBytesMax))
+	positive("KeyBytesMax", int64(l.KeyBytesMax))
 	positive("QueueBytesMax", int64(l.QueueBytesMax))
 	positive("RequestIDBytesMax", int64(l.RequestIDBytesMax))
 	positive("ErrorBytesMax", int64(l.ErrorBytesMax))

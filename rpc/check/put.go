@@ -1,6 +1,7 @@
 package check
 
 import (
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -30,6 +31,8 @@ func (c *Request) Put(req *belfryv1.PutRequest, put *fsm.Put) (bodyBytes int) {
 	if put.Again && put.ID == "" {
 		c.Fail(fault.Invalid("again", "it needs an id"))
 	}
+	put.Key = c.Key("key", req.GetKey())
+	c.existing(req, put)
 	if req.GetTtr() != nil {
 		put.Given |= fsm.GivenTTR
 	}
@@ -54,11 +57,36 @@ func (c *Request) Put(req *belfryv1.PutRequest, put *fsm.Put) (bodyBytes int) {
 	case *belfryv1.PutRequest_Data:
 		put.Body = c.body("data", body.Data)
 	}
-	bodyBytes = len(put.Body) + len(put.ID)
+	bodyBytes = len(put.Body) + len(put.ID) + len(put.Key)
 	for _, h := range put.Headers {
 		bodyBytes += len(h.Name) + len(h.Value)
 	}
 	return bodyBytes
+}
+
+// existing converts what a put does if a job has its id.
+func (c *Request) existing(req *belfryv1.PutRequest, put *fsm.Put) {
+	var known bool
+	if put.OnExisting, known = wire.OnExisting(req.GetOnExisting()); !known {
+		c.Fail(fault.Invalid("onExisting", "want one of RETURN, KEEP, REPLACE, NEXT, not %d", req.GetOnExisting()))
+	}
+	if put.OnExisting != fsm.ReturnExisting && put.ID == "" {
+		choice := strings.TrimPrefix(req.GetOnExisting().String(), "ON_EXISTING_")
+		c.Fail(fault.Invalid("onExisting", "%s needs an id", choice))
+	}
+	if req.GetMaxWait() != nil {
+		put.MaxWait, _ = c.Span("maxWait", req.GetMaxWait(), time.Millisecond, c.Limits.DelayMax)
+	}
+	put.IfVersion = req.GetIfVersion()
+	if put.OnExisting == fsm.ReplaceExisting || put.OnExisting == fsm.NextExisting {
+		return
+	}
+	if req.GetMaxWait() != nil {
+		c.Fail(fault.Invalid("maxWait", "it needs onExisting REPLACE or NEXT"))
+	}
+	if put.IfVersion != 0 {
+		c.Fail(fault.Invalid("ifVersion", "it needs onExisting REPLACE or NEXT"))
+	}
 }
 
 // When converts the two ways to give a due time; at most one of them is set. Both are rounded up to

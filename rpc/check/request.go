@@ -131,6 +131,17 @@ func (c *Request) JobID(field, id string) string {
 	return id
 }
 
+// Key checks a key; empty means none.
+func (c *Request) Key(field, key string) string {
+	switch {
+	case len(key) > c.Limits.KeyBytesMax:
+		c.Fail(fault.TooLarge(field, len(key), c.Limits.KeyBytesMax))
+	case !utf8.ValidString(key):
+		c.Fail(fault.Invalid(field, "not valid UTF-8"))
+	}
+	return key
+}
+
 // newID checks an id that a producer chose. If it is empty, the server generates one.
 func (c *Request) newID(field, id string) string {
 	if id == "" {

@@ -40,6 +40,9 @@ func (f *Error) Wire() *connect.Error {
 	if f.Count != nil {
 		metadata["count"] = strconv.FormatUint(*f.Count, 10)
 	}
+	if f.Version != nil {
+		metadata["version"] = strconv.FormatUint(*f.Version, 10)
+	}
 	if m := f.Memory; m != nil {
 		metadata["used"], metadata["limit"] = strconv.FormatUint(m.Used, 10), strconv.FormatUint(m.Limit, 10)
 	}
@@ -66,6 +69,9 @@ func (f *Error) Entry() *belfryv1.EntryError {
 	e := &belfryv1.EntryError{
 		Code: f.Code().String(), Reason: f.Reason, Message: f.Message, Outcome: f.Outcome(), Shard: f.Shard, Leader: f.Leader,
 		Witness: f.Witness,
+	}
+	if f.Version != nil {
+		e.Version = f.Version
 	}
 	if f.RetryAfter > 0 {
 		e.RetryAfter = durationpb.New(f.RetryAfter)
@@ -123,6 +129,9 @@ func faultOfInfo(info *errdetails.ErrorInfo) *Error {
 	}
 	if count, err := strconv.ParseUint(metadata["count"], 10, 64); err == nil {
 		f.Count = &count
+	}
+	if version, err := strconv.ParseUint(metadata["version"], 10, 64); err == nil {
+		f.Version = &version
 	}
 	return f
 }

@@ -42,6 +42,9 @@ type Error struct {
 	// Memory says how much of its memory the refusing node uses; nil if memory was not the reason of
 	// the refusal.
 	Memory *node.MemoryError
+	// Version is the version of the job that is held, 0 if none is; nil unless the reason is
+	// VERSION_CHANGED.
+	Version *uint64
 }
 
 // Error returns the reason and the message.
@@ -99,7 +102,7 @@ func New(reason belfryv1.Reason) *Error {
 // OfResult returns the fault of a result whose code is not OK.
 func OfResult(shard uint32, result *fsm.Result) *Error {
 	f := New(belfryv1.Reason_REASON_INTERNAL)
-	for _, r := range contract() {
+	for r := range contract() {
 		if r.machine == result.Code && r.machine != fsm.OK {
 			f = &Error{Reason: r.reason, Message: r.message, RetryAfter: r.retry}
 			break
@@ -112,6 +115,15 @@ func OfResult(shard uint32, result *fsm.Result) *Error {
 	if result.Code == fsm.JobNotFound && result.State != fsm.StateNone {
 		f.State = result.State
 		f.Message = "the job has ended: it is " + StateName(result.State)
+	}
+	if result.Code == fsm.KeyRefused {
+		f.Field = "key"
+	}
+	if result.Code == fsm.VersionChanged {
+		version := result.Version
+		if f.Version = &version; version > 0 {
+			f.State, f.Message = result.State, fmt.Sprintf("the job has version %d", version)
+		}
 	}
 	return f
 }
@@ -126,7 +138,7 @@ func Of(err error) *Error {
 	if errors.Is(err, node.ErrUnknownOutcome) && node.OutcomeOf(err) == node.Unknown {
 		err = node.ErrUnknownOutcome // other errors in the chain do not count
 	}
-	for _, r := range contract() {
+	for r := range contract() {
 		if r.cause != nil && errors.Is(err, r.cause) {
 			f := &Error{Reason: r.reason, Message: r.message, RetryAfter: r.retry}
 			if errors.Is(r.cause, node.ErrCanceled) {
@@ -143,6 +155,11 @@ func Of(err error) *Error {
 			}
 			if none, ok := errors.AsType[*node.NoQueueError](err); ok {
 				f.Message = none.Error()
+			}
+			if format, ok := errors.AsType[*node.FormatError](err); ok {
+				if f.Message = format.Error(); format.Field != "" {
+					f.Field, f.Message = format.Field, format.Field+": "+f.Message
+				}
 			}
 			if memory, ok := errors.AsType[*node.MemoryError](err); ok {
 				f.Message, f.Memory = memory.Error(), memory

@@ -20,7 +20,7 @@ import (
 // node has its row.
 func TestContractIsComplete(t *testing.T) {
 	codes := map[belfryv1.Reason]connect.Code{}
-	for _, r := range contract() {
+	for r := range contract() {
 		if before, ok := codes[r.reason]; ok && before != r.code {
 			t.Errorf("%v has the codes %v and %v", r.reason, before, r.code)
 		}
@@ -106,7 +106,7 @@ func TestFaultOfForeignErrors(t *testing.T) {
 // TestFaultsCrossTheWire sends every reason through a Connect error and back.
 func TestFaultsCrossTheWire(t *testing.T) {
 	shard := uint32(4)
-	for _, r := range contract() {
+	for r := range contract() {
 		if r.reason == belfryv1.Reason_REASON_UNSPECIFIED {
 			continue
 		}

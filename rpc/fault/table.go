@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"iter"
 	"strings"
 	"time"
 
@@ -31,9 +32,25 @@ const (
 	exhausted = connect.CodeResourceExhausted
 )
 
-// contract returns the only table that maps the state machine's codes and the errors of package
-// node to the wire.
-func contract() [35]row {
+// contract yields the rows of the only table that maps the state machine's codes and the errors of
+// package node to the wire.
+func contract() iter.Seq[row] {
+	return func(yield func(row) bool) {
+		for _, r := range jobRows() {
+			if !yield(r) {
+				return
+			}
+		}
+		for _, r := range nodeRows() {
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// jobRows are the rows about jobs, queues and what they may use.
+func jobRows() [16]row {
 	return [...]row{
 		{belfryv1.Reason_REASON_INVALID, connect.CodeInvalidArgument, none, fsm.Invalid, nil, 0,
 			"requestId: it was used before with other content"},
@@ -44,6 +61,10 @@ func contract() [35]row {
 		{belfryv1.Reason_REASON_JOB_NOT_FOUND, connect.CodeNotFound, none, fsm.JobNotFound, nil, 0, "there is no such job"},
 		{belfryv1.Reason_REASON_JOB_RESERVED, connect.CodeFailedPrecondition, none, fsm.JobReserved, nil, 0,
 			"the job is reserved"},
+		{belfryv1.Reason_REASON_VERSION_CHANGED, connect.CodeFailedPrecondition, none, fsm.VersionChanged, nil, 0,
+			"no job with this id is held"},
+		{belfryv1.Reason_REASON_INVALID, connect.CodeInvalidArgument, none, fsm.KeyRefused, nil, 0,
+			"key: the queue takes no jobs with a key, as its setting noKeys says"},
 		{belfryv1.Reason_REASON_STALE_LEASE, connect.CodeFailedPrecondition, none, fsm.StaleLease, nil, 0,
 			"the lease lapsed, was given back, or never was"},
 		{belfryv1.Reason_REASON_QUEUE_EXISTS, connect.CodeAlreadyExists, none, fsm.QueueExists, nil, 0,
@@ -62,6 +83,12 @@ func contract() [35]row {
 			"the namespace has used up its quota"},
 		{belfryv1.Reason_REASON_RATE_LIMITED, exhausted, none, fsm.OK, node.ErrRateLimited,
 			100 * time.Millisecond, "the namespace takes no more puts for the moment"},
+	}
+}
+
+// nodeRows are the rows about servers, requests and callers.
+func nodeRows() [21]row {
+	return [...]row{
 		{belfryv1.Reason_REASON_OVERLOADED, exhausted, none, fsm.OK, node.ErrOverloaded,
 			100 * time.Millisecond, "the server has more requests waiting than it takes"},
 		{belfryv1.Reason_REASON_OVERLOADED, exhausted, none, fsm.OK, node.ErrQuotaUnknown, 200 * time.Millisecond,
@@ -106,15 +133,15 @@ func contract() [35]row {
 	}
 }
 
-// contractRow returns the first row of a reason.
+// contractRow returns the first row of a reason, and the last of all for one without a row.
 func contractRow(reason belfryv1.Reason) row {
-	table := contract()
-	for _, r := range table {
-		if r.reason == reason {
-			return r
+	var last row
+	for last = range contract() {
+		if last.reason == reason {
+			break
 		}
 	}
-	return table[len(table)-1]
+	return last
 }
 
 // ReasonName returns the reason as ErrorInfo and JSON write it: without the prefix.

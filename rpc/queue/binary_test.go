@@ -29,6 +29,7 @@ func fullPut() *belfryv1.PutRequest {
 	return &belfryv1.PutRequest{
 		Queue: "mail:orders", Id: "order-ä", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(90*time.Second + 1)},
 		Ttr: durationpb.New(time.Minute), Priority: proto.Int32(-3), Body: &belfryv1.PutRequest_Data{Data: []byte{0xff, 0}},
+		Key: "customer-ü",
 	}
 }
 
@@ -63,6 +64,13 @@ func rarePuts() []*belfryv1.PutRequest {
 		{Queue: "orders", Ttl: durationpb.New(time.Hour)},
 		{Queue: "orders", RequestId: "r"},
 		{Queue: "orders", Again: true},
+		{Queue: "orders", Id: "k", OnExisting: belfryv1.OnExisting_ON_EXISTING_KEEP},
+		{Queue: "orders", Id: "r", OnExisting: belfryv1.OnExisting_ON_EXISTING_REPLACE, Key: "c"},
+		{
+			Queue: "orders", Id: "r", OnExisting: belfryv1.OnExisting_ON_EXISTING_NEXT, MaxWait: durationpb.New(time.Minute),
+			IfVersion: 2, Key: "c",
+		},
+		{Queue: "orders", Id: "r", OnExisting: belfryv1.OnExisting_ON_EXISTING_REPLACE, IfVersion: 7, Key: "c"},
 	}
 }
 
@@ -103,7 +111,7 @@ func pairOf(t testing.TB, b codec.Bounds) *pair {
 	t.Helper()
 	service := func() *Service {
 		n, now := backendtest.NewNode(3), func() time.Time { return time.Unix(1900000000, 123456789) }
-		n.Now = now
+		n.Now, n.Format = now, fsm.KeysFormat
 		s := newService(t, n, func(cfg *Config) { cfg.Rules.Now, cfg.Codec = now, codec.Binary{Bounds: b} })
 		s.router.PartsAtOnce = 1 // so that both work in the same order
 		return s

@@ -131,6 +131,7 @@ const (
 	tagPriority = 6<<3 | byte(protowire.VarintType)
 	tagText     = 7<<3 | byte(protowire.BytesType)
 	tagData     = 8<<3 | byte(protowire.BytesType)
+	tagKey      = 15<<3 | byte(protowire.BytesType)
 )
 
 // putReader reads the jobs of a batch into commands, with the same result as the generated code and
@@ -215,7 +216,7 @@ func (r *putReader) plain(data []byte, put *fsm.Put) (size int, ok bool) {
 	for len(data) > 0 {
 		tag := data[0]
 		field := uint(1) << (tag >> 3)
-		if tag > tagData || seen&field != 0 {
+		if tag > tagData && tag != tagKey || seen&field != 0 {
 			return 0, false
 		}
 		seen |= field
@@ -238,7 +239,7 @@ func (r *putReader) plain(data []byte, put *fsm.Put) (size int, ok bool) {
 		1<<(tagText>>3) | 1<<(tagData>>3)
 	ok = seen&ofQueue != 0 && seen&ofWhen != ofWhen && seen&ofBody != ofBody &&
 		len(put.Body) <= r.check.Limits.BodyBytesMax
-	return len(put.Body) + len(put.ID), ok
+	return len(put.Body) + len(put.ID) + len(put.Key), ok
 }
 
 // set sets a field that is a string, bytes or a message.
@@ -256,6 +257,9 @@ func (r *putReader) set(put *fsm.Put, tag byte, value []byte) (ok bool) {
 	case tagID:
 		put.ID = r.ids.add(value, len(r.request)/batchBytesPerIDByte)
 		return len(value) <= r.check.Limits.IDBytesMax && !check.IsGeneratedID(put.ID) && utf8.Valid(value)
+	case tagKey:
+		put.Key = r.ids.add(value, len(r.request)/batchBytesPerIDByte)
+		return len(value) <= r.check.Limits.KeyBytesMax && utf8.Valid(value)
 	case tagDelay:
 		put.Delay, ok = r.duration(value, 0, r.check.Limits.DelayMax)
 		put.Delay, put.Given = wire.CeilMillis(put.Delay), put.Given|fsm.GivenDelay

@@ -31,6 +31,10 @@ func wrongPuts() []*belfryv1.PutRequest {
 			Queue: "orders", When: &belfryv1.PutRequest_DueAt{DueAt: &timestamppb.Timestamp{Seconds: seconds, Nanos: nanos}},
 		}
 	}
+	replace := func(r *belfryv1.PutRequest) *belfryv1.PutRequest {
+		r.Queue, r.Id, r.OnExisting = "orders", "x", belfryv1.OnExisting_ON_EXISTING_REPLACE
+		return r
+	}
 	end := time.Unix(1900000000, 123456789).Add(limits.DelayMax).Unix()
 	puts := []*belfryv1.PutRequest{
 		{}, {Queue: "a//b"}, {Queue: strings.Repeat("q", limits.QueueBytesMax)},
@@ -47,6 +51,12 @@ func wrongPuts() []*belfryv1.PutRequest {
 		{
 			Queue: "orders", RequestId: "own",
 		}, {Queue: "orders", Again: true}, {Queue: "orders", MaxAttempts: proto.Uint32(limits.AttemptsMax + 1)},
+		{Queue: "orders", Key: strings.Repeat("k", limits.KeyBytesMax)},
+		{Queue: "orders", Key: strings.Repeat("k", limits.KeyBytesMax+1)},
+		{Queue: "orders", OnExisting: belfryv1.OnExisting_ON_EXISTING_KEEP}, {Queue: "orders", Id: "x", OnExisting: 9},
+		{Queue: "orders", Id: "x", MaxWait: durationpb.New(time.Second)}, {Queue: "orders", Id: "x", IfVersion: 1},
+		replace(&belfryv1.PutRequest{MaxWait: &durationpb.Duration{}}), replace(&belfryv1.PutRequest{IfVersion: 1}),
+		replace(&belfryv1.PutRequest{MaxWait: durationpb.New(limits.DelayMax + 1)}),
 		due(end, 0), due(end, 123456789), due(end, 123456790), due(end+1, 0), due(0, 0), due(0, 1), due(0, 1e9), due(-1, 0),
 		due(1, -1), due(1<<62, 0), due(1<<63-1, 0),
 		delay(&durationpb.Duration{}), delay(&durationpb.Duration{Nanos: 1}), delay(&durationpb.Duration{Nanos: -1}),
@@ -101,6 +111,8 @@ func TestPutBatchBytes(t *testing.T) {
 		{"a queue twice", bytesField(nil, 1, bytesField(bytes.Clone(put), 1, []byte("b")))},
 		{"a queue that is no text", bytesField(nil, 1, bytesField(nil, 1, []byte{0xff}))},
 		{"an id that is no text", bytesField(nil, 1, bytesField(nil, 2, []byte{0xff}))},
+		{"a key that is no text", bytesField(nil, 1, bytesField(bytesField(nil, 1, []byte("q")), 15, []byte{0xff}))},
+		{"a key twice", bytesField(nil, 1, bytesField(bytes.Clone(put), 15, []byte("b")))},
 		{"a text that is no text", bytesField(nil, 1, bytesField(nil, 7, []byte{0xff}))},
 		{"a delay in two parts", bytesField(nil, 1, bytesField(bytes.Clone(put), 3, varintField(nil, 1, 8)))},
 		{"delay, then due time", bytesField(nil, 1, bytesField(bytes.Clone(put), 4, varintField(nil, 1, 1900000008)))},

@@ -41,8 +41,12 @@ func (s *Service) nameConflicts(ctx context.Context, b *putBatch) {
 	for _, i := range conflicts {
 		put, f := b.puts[i], b.answers[i].Fault
 		reads.Go(func() {
-			r, _, err := s.router.Node.Query(ctx, *f.Shard, &fsm.JobQuery{Queue: put.Queue, ID: put.ID, Ended: true})
-			if err == nil && len(r.Jobs) > 0 {
+			query := &fsm.JobQuery{Queue: put.Queue, ID: put.ID, Ended: true}
+			if put.Partitions > 1 {
+				query.Key = put.Key // an id is unique per key
+			}
+			r, _, err := s.router.Node.Query(ctx, *f.Shard, query)
+			if err == nil && len(r.Jobs) > 0 && (put.Partitions == 1 || r.Jobs[0].Key == put.Key) {
 				sees := refused == nil && consumer.Allows(put.Queue)
 				f.Message = conflictText(put, &r.Jobs[0], sees)
 			}
@@ -56,7 +60,7 @@ func (s *Service) nameConflicts(ctx context.Context, b *putBatch) {
 func conflictText(put *fsm.Put, job *fsm.Job, reads bool) string {
 	held := job.State.Held()
 	due := ""
-	if held {
+	if held && put.Key == job.Key {
 		due = dueAtDifference(put, job)
 	}
 	switch {
@@ -84,6 +88,9 @@ func dueAtDifference(put *fsm.Put, job *fsm.Job) string {
 // contentDifference says which field of a put, other than dueAt, differs from the job that an
 // earlier put with the same id created.
 func contentDifference(put *fsm.Put, job *fsm.Job) string {
+	if put.Key != job.Key {
+		return "key differs"
+	}
 	const ofTime = fsm.GivenDelay | fsm.GivenDueAt
 	both := put.Given & job.Given
 	switch {

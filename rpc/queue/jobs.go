@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	"github.com/belfrydb/belfry/access/tokens"
@@ -18,8 +19,9 @@ import (
 // Cancel implements belfryv1connect.QueueServiceHandler.
 func (s *Service) Cancel(ctx context.Context, req *belfryv1.CancelRequest) (*belfryv1.CancelResponse, error) {
 	c := s.rules.Request(ctx, tokens.Put)
-	cancel := &fsm.Cancel{Queue: c.Queue("queue", req.GetQueue()), ID: c.JobID("id", req.GetId()), Force: req.GetForce()}
-	a, err := s.onJob(ctx, c, cancel.Queue, cancel.ID, c.RequestID(req.GetRequestId()), cancel)
+	job := named{c.Queue("queue", req.GetQueue()), c.JobID("id", req.GetId()), c.Key("key", req.GetKey())}
+	a, err := s.onJob(ctx, c, job, c.RequestID(req.GetRequestId()),
+		&fsm.Cancel{Queue: job.queue, ID: job.id, Key: job.key, Force: req.GetForce()})
 	if err != nil {
 		return nil, err
 	}
@@ -30,12 +32,13 @@ func (s *Service) Cancel(ctx context.Context, req *belfryv1.CancelRequest) (*bel
 func (s *Service) Reschedule(ctx context.Context,
 	req *belfryv1.RescheduleRequest) (*belfryv1.RescheduleResponse, error) {
 	c := s.rules.Request(ctx, tokens.Put)
-	reschedule := &fsm.Reschedule{Queue: c.Queue("queue", req.GetQueue()), ID: c.JobID("id", req.GetId())}
+	job := named{c.Queue("queue", req.GetQueue()), c.JobID("id", req.GetId()), c.Key("key", req.GetKey())}
+	reschedule := &fsm.Reschedule{Queue: job.queue, ID: job.id, Key: job.key}
 	if req.GetWhen() == nil {
 		c.Fail(fault.Invalid("delay", "delay or dueAt is required"))
 	}
 	reschedule.Delay, reschedule.DueAt, reschedule.Given = c.When(req.GetDelay(), req.GetDueAt(), 0)
-	a, err := s.onJob(ctx, c, reschedule.Queue, reschedule.ID, c.RequestID(req.GetRequestId()), reschedule)
+	a, err := s.onJob(ctx, c, job, c.RequestID(req.GetRequestId()), reschedule)
 	if err != nil {
 		return nil, err
 	}
@@ -44,48 +47,23 @@ func (s *Service) Reschedule(ctx context.Context,
 	}, nil
 }
 
-// onJobIn is onJob for the partitions that this node knows.
-func (s *Service) onJobIn(ctx context.Context, queue, id, requestID string,
-	command fsm.Command) (shardcall.Answer, error) {
-	partition, ok := s.router.PartitionOfJob(queue, id)
-	if !ok {
-		return shardcall.Answer{}, fault.New(belfryv1.Reason_REASON_JOB_NOT_FOUND)
-	}
-	a := s.router.Propose(ctx, s.router.Shard(queue, partition), requestID, command)
-	if a.Fault != nil {
-		return shardcall.Answer{}, a.Fault
-	}
-	return a, nil
-}
-
 // get is Get for the partitions that this node knows.
 func (s *Service) get(ctx context.Context, req *belfryv1.GetRequest) (*belfryv1.GetResponse, error) {
 	c := s.rules.Request(ctx, tokens.Consume)
-	queue, id := c.Queue("queue", req.GetQueue()), c.JobID("id", req.GetId())
+	job := named{c.Queue("queue", req.GetQueue()), c.JobID("id", req.GetId()), c.Key("key", req.GetKey())}
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	partition, ok := s.router.PartitionOfJob(queue, id)
-	if !ok {
-		return nil, fault.New(belfryv1.Reason_REASON_JOB_NOT_FOUND)
-	}
-	shard := s.router.Shard(queue, partition)
-	r, witness, err := shardcall.Reader{
-		Router: s.router, Stale: req.GetStale(),
-	}.Read(ctx, shard, &fsm.JobQuery{Queue: queue, ID: id, Ended: true})
+	r, err := s.readJob(ctx, shardcall.Reader{Router: s.router, Stale: req.GetStale()}, job)
 	if err != nil {
-		return nil, s.router.FaultAt(shard, err)
+		return nil, err
 	}
-	if len(r.Jobs) == 0 || !r.Jobs[0].State.Held() && !req.GetEnded() {
-		f := fault.New(belfryv1.Reason_REASON_JOB_NOT_FOUND)
-		if f.Shard = &shard; len(r.Jobs) > 0 {
-			f.State, f.Message = r.Jobs[0].State, "the job has ended: it is "+endText(&r.Jobs[0])
-		}
-		return nil, f
+	if !r.holds() && (r.job == nil || !req.GetEnded()) {
+		return nil, missing(r.shard, r.job)
 	}
 	return &belfryv1.GetResponse{
-		Job: wire.AppendJobs(nil, r.Jobs, r)[0], Witness: wire.Witness(witness), Stale: req.GetStale(),
-		AsOf: shardcall.AsOf(r),
+		Job: wire.AppendJobs(nil, []fsm.Job{*r.job}, r.reading)[0], Witness: r.witness, Stale: req.GetStale(),
+		AsOf: shardcall.AsOf(r.reading),
 	}, nil
 }
 
@@ -121,29 +99,26 @@ func (s *Service) Redrive(ctx context.Context, req *belfryv1.RedriveRequest) (*b
 // redriveMax bounds the jobs of one Redrive without ids.
 const redriveMax = 100_000
 
-// redriveIDs redrives the jobs named.
+// redriveIDs redrives the jobs named. If some are not in the partitions of their ids, it tries all
+// other partitions: a job with a key may be in any. The second round has a request id of its own, and
+// a repeat makes it if the first attempt did, since the first round is answered from memory.
 func (s *Service) redriveIDs(ctx context.Context, queue, requestID string,
 	ids []string) (*belfryv1.RedriveResponse, error) {
-	byPartition := make([][]string, s.router.Partitions(queue))
-	for _, id := range ids {
-		if partition, ok := s.router.PartitionOfJob(queue, id); ok {
-			byPartition[partition] = append(byPartition[partition], id)
+	home, others := s.idsByPartition(queue, ids)
+	answers := s.redriveParts(ctx, queue, requestID, home)
+	var moved uint64
+	for i := range answers {
+		if answers[i].Fault == nil {
+			moved += answers[i].Result.Count
 		}
 	}
-	var commands []shardcall.Command
-	for partition, part := range byPartition {
-		if len(part) > 0 {
-			commands = append(commands, shardcall.Command{
-				Shard: s.router.Shard(queue, uint32(partition)), Position: len(commands),
-				Command: &fsm.Redrive{Queue: queue, IDs: part},
-			})
+	if distinct := slices.Compact(slices.Sorted(slices.Values(ids))); !shardcall.AnyFault(answers) &&
+		moved < uint64(len(distinct)) {
+		if requestID != "" {
+			requestID += "#/others"
 		}
+		answers = append(answers, s.redriveParts(ctx, queue, requestID, others)...)
 	}
-	if len(commands) == 0 {
-		return nil, fault.New(belfryv1.Reason_REASON_JOB_NOT_FOUND)
-	}
-	answers := make([]shardcall.Answer, len(commands))
-	s.router.ProposeRouted(ctx, requestID, commands, shardcall.ByNamespace, answers)
 	out := &belfryv1.RedriveResponse{}
 	if err := sumRedriven(out, answers); err != nil {
 		return nil, err
@@ -152,6 +127,40 @@ func (s *Service) redriveIDs(ctx context.Context, queue, requestID string,
 		return nil, fault.New(belfryv1.Reason_REASON_JOB_NOT_FOUND)
 	}
 	return out, nil
+}
+
+// idsByPartition returns the partition of each id, and for each partition the ids that may belong to
+// one of its jobs all the same.
+func (s *Service) idsByPartition(queue string, ids []string) (home, others [][]string) {
+	partitions := s.router.Partitions(queue)
+	home, others = make([][]string, partitions), make([][]string, partitions)
+	for _, id := range ids {
+		first, more, ok := s.router.PartitionsOfJob(queue, id, "")
+		if !ok {
+			continue
+		}
+		home[first] = append(home[first], id)
+		for _, p := range more {
+			others[p] = append(others[p], id)
+		}
+	}
+	return home, others
+}
+
+// redriveParts redrives jobs by their partitions.
+func (s *Service) redriveParts(ctx context.Context, queue, requestID string, ids [][]string) []shardcall.Answer {
+	var commands []shardcall.Command
+	for partition, part := range ids {
+		if len(part) > 0 {
+			commands = append(commands, shardcall.Command{
+				Shard: s.router.Shard(queue, uint32(partition)), Position: len(commands),
+				Command: &fsm.Redrive{Queue: queue, IDs: part},
+			})
+		}
+	}
+	answers := make([]shardcall.Answer, len(commands))
+	s.router.ProposeRouted(ctx, requestID, commands, shardcall.ByNamespace, answers)
+	return answers
 }
 
 // redriveMany redrives up to most jobs, one partition and one step after another. So the number is
@@ -211,12 +220,12 @@ func (s *Service) Get(ctx context.Context, req *belfryv1.GetRequest) (*belfryv1.
 }
 
 // onJob proposes a command to the shard of a job.
-func (s *Service) onJob(ctx context.Context, c *check.Request, queue, id, requestID string,
+func (s *Service) onJob(ctx context.Context, c *check.Request, job named, requestID string,
 	command fsm.Command) (shardcall.Answer, error) {
 	if c.Err != nil {
 		return shardcall.Answer{}, c.Err
 	}
-	return shardcall.FindAgain(ctx, shardcall.Reader{Router: s.router}, queue, func() (shardcall.Answer, error) {
-		return s.onJobIn(ctx, queue, id, requestID, command)
+	return shardcall.FindAgain(ctx, shardcall.Reader{Router: s.router}, job.queue, func() (shardcall.Answer, error) {
+		return s.onJobIn(ctx, job, requestID, command)
 	})
 }

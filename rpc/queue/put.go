@@ -71,7 +71,7 @@ func (s *Service) PutBatch(ctx context.Context,
 func wirePut(put *fsm.Put, a *shardcall.Answer) *belfryv1.PutResponse {
 	out := &belfryv1.PutResponse{
 		Id: put.ID, DueAt: wire.CeilTime(a.Result.Due), Created: a.Result.Created, State: wire.State(a.Result.State),
-		Witness: a.Witness(),
+		Witness: a.Witness(), Replaced: a.Result.Replaced, Version: wire.PutVersion(a.Result),
 	}
 	if out.Id == "" {
 		out.Id = fsm.FormatID(a.Result.Partition, a.Result.Serial)
@@ -166,7 +166,7 @@ func (s *Service) offerOtherPartitions(ctx context.Context, b *putBatch) {
 		var again []shardcall.Command
 		for _, c := range commands {
 			put, ok := c.Command.(*fsm.Put)
-			if !ok || put.ID != "" || offered >= put.Partitions || !partitionLimited(&b.answers[c.Position]) {
+			if !ok || put.ID != "" || put.Key != "" || offered >= put.Partitions || !partitionLimited(&b.answers[c.Position]) {
 				continue
 			}
 			put.Partition = (put.Partition + 1) % put.Partitions
@@ -245,12 +245,15 @@ func (s *Service) routeOf(queue string, known map[string]route) route {
 	return to
 }
 
-// routePut chooses the partition of a put. A put without an id may go to any partition, but a
-// repeat with the same request id must reach the same shard, through whichever node.
+// routePut chooses the partition of a put. All jobs of a key are in one partition, so that the key's
+// limits are exact. A put with neither key nor id may go to any partition, but a repeat with the same
+// request id must reach the same shard, through whichever node.
 func (s *Service) routePut(put *fsm.Put, requestID string, position int, to route) shardcall.Command {
 	switch put.Partitions = to.partitions; {
 	case put.Partitions == 1:
 		put.Partition = 0
+	case put.Key != "":
+		put.Partition = node.PartitionOf(put.Key, int(put.Partitions))
 	case put.ID != "":
 		put.Partition = node.PartitionOf(put.ID, int(put.Partitions))
 	case requestID != "":

@@ -32,7 +32,7 @@ func TestPutBatchAnswers(t *testing.T) {
 		return &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Put{Put: &belfryv1.PutResponse{
 			Id: id, DueAt: due, Created: true, State: belfryv1.JobState_JOB_STATE_READY, Witness: &belfryv1.Witness{
 				Index: 7, Entry: 6,
-			},
+			}, Version: 1,
 		}}}
 	}
 	made := func(serial uint64, due fsm.Time) shardcall.Answer {

@@ -49,13 +49,25 @@ func (r Router) Shards(queue string) []uint32 {
 	return shards
 }
 
-// PartitionOfJob returns the partition of a job that may exist. A generated id carries it.
-func (r Router) PartitionOfJob(queue, id string) (partition uint32, ok bool) {
+// PartitionsOfJob returns the partition in which a job is looked for first, and the others in which it
+// may be, in their order. A key says where its jobs are, and a generated id carries its partition.
+// Another id says where a job without a key is; one with a key may be anywhere. ok is false if there
+// is no such job.
+func (r Router) PartitionsOfJob(queue, id, key string) (first uint32, others []uint32, ok bool) {
 	partitions := r.Partitions(queue)
-	if p, _, generated := fsm.ParseID(id); generated {
-		return p, p < partitions
+	if key != "" {
+		return node.PartitionOf(key, int(partitions)), nil, true
 	}
-	return node.PartitionOf(id, int(partitions)), true
+	if p, _, generated := fsm.ParseID(id); generated {
+		return p, nil, p < partitions
+	}
+	first = node.PartitionOf(id, int(partitions))
+	for p := range partitions {
+		if p != first {
+			others = append(others, p)
+		}
+	}
+	return first, others, true
 }
 
 // FaultAt is fault.OfShard that names the leader to a client which should have gone there.

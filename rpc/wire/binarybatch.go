@@ -24,11 +24,13 @@ const (
 
 	fieldAckWitness protowire.Number = 1 // of AckResponse
 
-	fieldPutID      protowire.Number = 1 // of PutResponse
-	fieldPutDueAt   protowire.Number = 2
-	fieldPutCreated protowire.Number = 3
-	fieldPutState   protowire.Number = 4
-	fieldPutWitness protowire.Number = 5
+	fieldPutID       protowire.Number = 1 // of PutResponse
+	fieldPutDueAt    protowire.Number = 2
+	fieldPutCreated  protowire.Number = 3
+	fieldPutState    protowire.Number = 4
+	fieldPutWitness  protowire.Number = 5
+	fieldPutReplaced protowire.Number = 6
+	fieldPutVersion  protowire.Number = 7
 
 	fieldWitnessShard protowire.Number = 1
 	fieldWitnessTerm  protowire.Number = 2
@@ -83,7 +85,9 @@ func (w *PutWriter) put(id string, result *fsm.Result, request *node.Witness, en
 	dst = w.due.append(dst, fieldPutDueAt, result.Due, setCeilTime)
 	dst = protofield.AppendNumber(dst, fieldPutCreated, protowire.EncodeBool(result.Created))
 	dst = protofield.AppendNumber(dst, fieldPutState, uint64(State(result.State))) //nolint:gosec // states are above 0
-	w.scratch = w.witness.append(dst, fieldPutWitness, request, entry)
+	dst = w.witness.append(dst, fieldPutWitness, request, entry)
+	dst = protofield.AppendNumber(dst, fieldPutReplaced, protowire.EncodeBool(result.Replaced))
+	w.scratch = protofield.AppendNumber(dst, fieldPutVersion, PutVersion(result))
 	return w.scratch
 }
 

@@ -38,6 +38,8 @@ const (
 	fieldJobFirstDueAt  protowire.Number = 19
 	fieldJobBodyBytes   protowire.Number = 20
 	fieldJobWitness     protowire.Number = 21
+	fieldJobKey         protowire.Number = 29
+	fieldJobVersion     protowire.Number = 30
 )
 
 // AppendReserve appends a ReserveResponse: the jobs, or the witnesses if there are no jobs. It
@@ -96,7 +98,8 @@ func (w *jobWriter) plain(job *fsm.Job) bool {
 		}
 		w.queue = job.Queue
 	}
-	return len(job.Headers) == 0 && utf8.ValidString(job.ID) && utf8.ValidString(job.LastError)
+	return len(job.Headers) == 0 && utf8.ValidString(job.ID) && utf8.ValidString(job.LastError) &&
+		utf8.ValidString(job.Key)
 }
 
 // job writes a plain job without its body to the scratch memory.
@@ -132,7 +135,8 @@ func (w *jobWriter) job(job *Grant) {
 	if job.Witness != w.granted {
 		w.granted, w.witness = job.Witness, appendWitness(w.witness[:0], fieldJobWitness, job.Witness)
 	}
-	w.scratch = append(dst, w.witness...)
+	dst = protofield.AppendText(append(dst, w.witness...), fieldJobKey, job.Key)
+	w.scratch = protofield.AppendNumber(dst, fieldJobVersion, JobVersion(job.Job))
 }
 
 // appendDurationField appends a Duration.

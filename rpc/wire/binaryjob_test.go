@@ -21,6 +21,7 @@ func TestAppendReserveOfAll(t *testing.T) {
 			Created: 1e18 + 999_999, TTR: 90*time.Second + 1, MaxAttempts: 16, RetryDelays: []time.Duration{0, 1, time.Hour},
 			TTL:  1e18 + 7e8 + 1,
 			Body: make([]byte, 300), BodyBytes: 300, Attempt: 3, Fence: 1<<64 - 1, Until: 1e18 + 3e8, LastError: "smtp 421",
+			Key: "customer-ü", Version: 300,
 		}
 	}
 	for name, change := range map[string]func(*fsm.Job){
@@ -32,6 +33,8 @@ func TestAppendReserveOfAll(t *testing.T) {
 		"headers":                  func(j *fsm.Job) { j.Headers = []fsm.Header{{Name: "k", Value: "v"}} },
 		"before 1970":              func(j *fsm.Job) { j.Created, j.Until, j.Due = -1, -1, -1 },
 		"a queue that is no text":  func(j *fsm.Job) { j.Queue = "\xff" },
+		"a key that is no text":    func(j *fsm.Job) { j.Key = "\xff" },
+		"never replaced":           func(j *fsm.Job) { j.Key, j.Version = "", 0 },
 		"an id that is no text":    func(j *fsm.Job) { j.ID = "\xff" },
 		"an error that is no text": func(j *fsm.Job) { j.LastError = "\xff" },
 	} {

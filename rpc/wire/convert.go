@@ -45,6 +45,38 @@ func HeldState(s belfryv1.JobState) (fsm.State, bool) {
 	return fsm.StateNone, false
 }
 
+// OnExisting converts what a put does if a job has its id. It returns false for an unknown choice.
+func OnExisting(o belfryv1.OnExisting) (fsm.OnExisting, bool) {
+	switch o {
+	case belfryv1.OnExisting_ON_EXISTING_UNSPECIFIED, belfryv1.OnExisting_ON_EXISTING_RETURN:
+		return fsm.ReturnExisting, true
+	case belfryv1.OnExisting_ON_EXISTING_KEEP:
+		return fsm.KeepExisting, true
+	case belfryv1.OnExisting_ON_EXISTING_REPLACE:
+		return fsm.ReplaceExisting, true
+	case belfryv1.OnExisting_ON_EXISTING_NEXT:
+		return fsm.NextExisting, true
+	}
+	return fsm.ReturnExisting, false
+}
+
+// PutVersion returns the version that the answer to a put shows. The machine answers none for puts of
+// earlier formats; a job that such a put created has its first content.
+func PutVersion(r *fsm.Result) uint64 {
+	if r.Created {
+		return max(1, r.Version)
+	}
+	return r.Version
+}
+
+// JobVersion returns the version that a job shows: none if it has ended.
+func JobVersion(job *fsm.Job) uint64 {
+	if job.Ended != 0 {
+		return 0
+	}
+	return max(1, job.Version)
+}
+
 // CeilTime converts a due time to whole milliseconds, rounded up: a caller that waits until then is
 // never early. 0 becomes nil.
 func CeilTime(t fsm.Time) *timestamppb.Timestamp {

@@ -31,6 +31,9 @@ func AppendJobs(out []*belfryv1.Job, jobs []fsm.Job, readings ...fsm.Reading) []
 			job.Cause = fsm.Fingerprint(jobs[i].LastError)
 		}
 		job.Attempts = attempts(jobs[i].Attempts)
+		if next := jobs[i].Next; next != nil {
+			job.Next = &belfryv1.Successor{Version: next.Version, DueAt: CeilTime(next.FirstDue)}
+		}
 		out = append(out, job)
 	}
 	return out
@@ -68,6 +71,7 @@ func (s *jobSlot) fill(job *fsm.Job) *belfryv1.Job {
 	s.ttr.Seconds, s.ttr.Nanos = int64(job.TTR/time.Second), int32(job.TTR%time.Second)
 	out.Ttr, out.MaxAttempts, out.RetryDelays = &s.ttr, job.MaxAttempts, Durations(job.RetryDelays)
 	out.LastError, out.BodyBytes = job.LastError, job.BodyBytes
+	out.Key, out.Version = job.Key, JobVersion(job)
 	if job.Ended != 0 {
 		s.fillEnded(job)
 	}

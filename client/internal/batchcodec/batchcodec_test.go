@@ -38,7 +38,10 @@ func drawPut(t *rapid.T) *belfryv1.PutRequest {
 	case 4:
 		put.When = &belfryv1.PutRequest_DueAt{DueAt: &timestamppb.Timestamp{}}
 	}
-	switch rapid.IntRange(0, 12).Draw(t, "rare") {
+	if rapid.Bool().Draw(t, "keyed") {
+		put.Key = rapid.StringN(0, 40, 100).Draw(t, "key")
+	}
+	switch rapid.IntRange(0, 15).Draw(t, "rare") {
 	case 1:
 		put.Ttr = durationpb.New(0)
 	case 2:
@@ -59,6 +62,12 @@ func drawPut(t *rapid.T) *belfryv1.PutRequest {
 		put.Body = &belfryv1.PutRequest_Text{Text: "text"}
 	case 10:
 		put.Body = nil
+	case 11:
+		put.OnExisting = belfryv1.OnExisting_ON_EXISTING_REPLACE
+	case 12:
+		put.MaxWait = durationpb.New(time.Second)
+	case 13:
+		put.IfVersion = rapid.Uint64().Draw(t, "version")
 	}
 	return put
 }

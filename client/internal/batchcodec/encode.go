@@ -26,6 +26,7 @@ const (
 	fieldPutDelay protowire.Number = 3
 	fieldPutDueAt protowire.Number = 4
 	fieldPutData  protowire.Number = 8
+	fieldPutKey   protowire.Number = 15
 )
 
 // HeaderBytes is the most bytes that a header takes besides its name and value.
@@ -34,8 +35,9 @@ const HeaderBytes = 16
 // PutBytesMax returns an upper bound of the bytes that a put adds to a batch. ok is false if a text
 // is not UTF-8, and so cannot be encoded.
 func PutBytesMax(req *belfryv1.PutRequest) (bytes int, ok bool) {
-	bytes = 128 + len(req.GetQueue()) + len(req.GetId()) + len(req.GetData()) + 16*len(req.GetRetryDelays())
-	ok = utf8.ValidString(req.GetQueue()) && utf8.ValidString(req.GetId())
+	bytes = 160 + len(req.GetQueue()) + len(req.GetId()) + len(req.GetKey()) + len(req.GetData())
+	bytes += 16 * len(req.GetRetryDelays())
+	ok = utf8.ValidString(req.GetQueue()) && utf8.ValidString(req.GetId()) && utf8.ValidString(req.GetKey())
 	for name, value := range req.GetHeaders() {
 		bytes += HeaderBytes + len(name) + len(value)
 		ok = ok && utf8.ValidString(name) && utf8.ValidString(value)
@@ -59,7 +61,8 @@ func AppendRequestID(dst []byte, id string) []byte {
 func AppendPut(dst []byte, req *belfryv1.PutRequest) ([]byte, error) {
 	usual := req.Ttr == nil && req.Priority == nil && len(req.Headers) == 0 && req.MaxAttempts == nil &&
 		len(req.RetryDelays) == 0 &&
-		req.Ttl == nil && req.RequestId == "" && !req.Again
+		req.Ttl == nil && req.RequestId == "" && !req.Again && req.OnExisting == 0 && req.MaxWait == nil &&
+		req.IfVersion == 0
 	data, ok := req.Body.(*belfryv1.PutRequest_Data)
 	if !usual || !ok {
 		return proto.MarshalOptions{}.MarshalAppend(dst, req)
@@ -73,5 +76,5 @@ func AppendPut(dst []byte, req *belfryv1.PutRequest) ([]byte, error) {
 		dst = protofield.AppendSeconds(dst, fieldPutDueAt, when.DueAt.GetSeconds(), when.DueAt.GetNanos())
 	}
 	dst = protowire.AppendTag(dst, fieldPutData, protowire.BytesType)
-	return protowire.AppendBytes(dst, data.Data), nil
+	return protofield.AppendText(protowire.AppendBytes(dst, data.Data), fieldPutKey, req.Key), nil
 }

@@ -75,6 +75,9 @@ func (e *Error) addInfo(info *errdetails.ErrorInfo) {
 	if shard, err := strconv.ParseUint(meta["shard"], 10, 32); err == nil {
 		e.Shard = new(uint32(shard))
 	}
+	if version, err := strconv.ParseUint(meta["version"], 10, 64); err == nil {
+		e.Version = version
+	}
 }
 
 // outcomeByCode returns the outcome of an error of Belfry in which this version finds none. A
@@ -99,6 +102,7 @@ func OfEntry(entry *belfryv1.EntryError) *Error {
 		Shard:      entry.Shard,
 		Leader:     entry.GetLeader(),
 		RetryAfter: entry.GetRetryAfter().AsDuration(),
+		Version:    entry.GetVersion(),
 	}
 	if e.Code.UnmarshalText([]byte(entry.GetCode())) != nil {
 		e.Code = connect.CodeUnknown

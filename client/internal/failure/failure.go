@@ -22,6 +22,7 @@ const (
 	JobExists       Reason = "JOB_EXISTS"
 	JobNotFound     Reason = "JOB_NOT_FOUND"
 	JobReserved     Reason = "JOB_RESERVED"
+	VersionChanged  Reason = "VERSION_CHANGED"
 	TooFewVoters    Reason = "TOO_FEW_VOTERS"
 	UnknownOutcome  Reason = "UNKNOWN_OUTCOME"
 	Invalid         Reason = "INVALID"
@@ -61,6 +62,7 @@ type Error struct {
 	Leader     string
 	RetryAfter time.Duration
 	RequestID  string
+	Version    uint64
 	// Causes are what lies beneath, none if there is no more to know.
 	Causes []error
 }

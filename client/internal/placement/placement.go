@@ -13,6 +13,7 @@ import (
 type Place struct {
 	Queue     string
 	ID        string // of a job, "" if the call names none
+	Key       string // of a job, "" if it has none, or the call names none; it counts before the id
 	Partition uint32 // counts if Known is set
 	Known     bool
 }
@@ -65,6 +66,11 @@ func PartitionOf(id string, partitions uint32) uint32 {
 		return p % partitions
 	}
 	return uint32(placementHash(id, 0) % uint64(partitions)) //nolint:gosec // below partitions
+}
+
+// PartitionOfKey returns the partition of the jobs with a key, of so many partitions (1 or more).
+func PartitionOfKey(key string, partitions uint32) uint32 {
+	return uint32(placementHash(key, 0) % uint64(partitions)) //nolint:gosec // below partitions
 }
 
 // generatedIn reads the partition from an id of the form <partition>-<serial>.

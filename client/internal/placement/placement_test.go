@@ -27,6 +27,13 @@ func TestPlacementIsTheServers(t *testing.T) {
 	if p := PartitionOf("5-1234", 7); p != 5 {
 		t.Errorf("a generated id is in partition %d", p)
 	}
+	var keys []uint32
+	for _, key := range []string{"a", "b", "customer-42", "customer-43", "ärger", "5-1234"} {
+		keys = append(keys, PartitionOfKey(key, 7))
+	}
+	if diff := cmp.Diff([]uint32{3, 2, 6, 2, 4, 4}, keys); diff != "" {
+		t.Errorf("partitions of keys (-want +got):\n%s", diff)
+	}
 }
 
 func TestLeasePlace(t *testing.T) {

@@ -59,6 +59,8 @@ func (r *Table[S]) Leader(p placement.Place) (leader S) {
 	}
 	switch {
 	case p.Known:
+	case p.Key != "":
+		p.Partition = placement.PartitionOfKey(p.Key, partitions)
 	case p.ID != "":
 		p.Partition = placement.PartitionOf(p.ID, partitions)
 	case partitions > 1:

@@ -46,6 +46,15 @@ func TestLeader(t *testing.T) {
 				t.Errorf("%s is of shard %d, and goes to %q", id, at, got)
 			}
 		}
+		for i := range 64 { // the id does not count, and a key of digits is a key like others
+			key := fmt.Sprintf("%d-%d", i, i)
+			at := placement.ShardOf("many", placement.PartitionOfKey(key, 8), 2)
+			for _, id := range []string{"", "job-1", "3-7"} {
+				if got := r.Leader(placement.Place{Queue: "many", ID: id, Key: key}); got != leaders[at] {
+					t.Errorf("%s of key %s is of shard %d, and goes to %q", id, key, at, got)
+				}
+			}
+		}
 		for _, p := range []placement.Place{{}, {Queue: "many"}, {Queue: "unknown", ID: "1"}} {
 			if got := r.Leader(p); got != "" {
 				t.Errorf("%+v goes to %q, want any server", p, got)

@@ -47,7 +47,8 @@ const ExitCodesText = `Exit codes:
    4  unavailable: no server there, no leader, or the server is stopping; nothing was done
    5  timed out, or the outcome is unknown: it may have been done; repeat it, with the --request-id that is printed
       if there is one
-   6  conflict: stale lease, job reserved, id taken with other content, queue exists, backup into a file that exists
+   6  conflict: stale lease, job reserved, id taken with other content, version changed, queue exists, backup into a
+      file that exists
    7  refused by a limit: queue full, rate, overload, disk
    8  not allowed
   10  reserve: there was nothing to reserve

@@ -254,11 +254,12 @@ func (f *fakeQueues) named(method, id string, change func(j *fakeJob)) error {
 	return client.ErrJobNotFound
 }
 
-func (f *fakeQueues) Cancel(_ context.Context, _, id string) (client.State, error) {
+func (f *fakeQueues) Cancel(_ context.Context, _, id string, _ ...client.JobOption) (client.State, error) {
 	return "DELAYED", f.named("Cancel", id, f.remove)
 }
 
-func (f *fakeQueues) Reschedule(_ context.Context, queue, id string, when client.PutOption) (due time.Time, err error) {
+func (f *fakeQueues) Reschedule(_ context.Context, queue, id string, when client.PutOption,
+	_ ...client.JobOption) (due time.Time, err error) {
 	err = f.named("Reschedule", id, func(job *fakeJob) {
 		job.due = time.Now().Add(request(queue, []client.PutOption{when}).GetDelay().AsDuration())
 		due = job.due

@@ -29,8 +29,9 @@ type queues interface {
 	Ack(ctx context.Context, lease string) error
 	Nack(ctx context.Context, lease string, cause error) (client.State, time.Time, error)
 	Extend(ctx context.Context, lease string, ttr time.Duration) (time.Time, error)
-	Cancel(ctx context.Context, queue, id string) (client.State, error)
-	Reschedule(ctx context.Context, queue, id string, when client.PutOption) (time.Time, error)
+	Cancel(ctx context.Context, queue, id string, options ...client.JobOption) (client.State, error)
+	Reschedule(ctx context.Context, queue, id string, when client.PutOption,
+		options ...client.JobOption) (time.Time, error)
 	Redrive(ctx context.Context, queue string, ids ...string) (int, error)
 }
 

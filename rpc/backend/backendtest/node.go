@@ -94,8 +94,11 @@ func (m *Node) Do(_ context.Context, shard uint32, req *fsm.Request) (node.Reply
 	s := m.shards[shard]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.index++
 	format := max(fsm.FirstFormat, m.Format)
+	if err := node.CheckFormat(req, format); err != nil {
+		return node.Reply{}, err
+	}
+	s.index++
 	encoded := [][]byte{codec.AppendRequestIn(nil, format, req)}
 	entry := codec.AppendEntryIn(nil, format, fsm.Time(m.Now().UnixNano()), encoded)
 	results, err := s.machine.Apply(s.index, entry)

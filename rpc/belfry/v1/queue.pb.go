@@ -62,7 +62,17 @@ type PutRequest struct {
 	// Makes a repeat safe for 5 minutes: at most 64 bytes. In a batch leave it empty and use the batch's.
 	RequestId string `protobuf:"bytes,13,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Lets the job in although an earlier job of this id ended within the dedup window. One that still exists stays.
-	Again         bool `protobuf:"varint,14,opt,name=again,proto3" json:"again,omitempty"`
+	Again bool `protobuf:"varint,14,opt,name=again,proto3" json:"again,omitempty"`
+	// The key: at most 128 bytes of UTF-8. Empty: none. The queue's settings of keys hold for all jobs of one key together. In a queue with
+	// several partitions the jobs of a key are in one of them, and an id is unique per key.
+	Key string `protobuf:"bytes,15,opt,name=key,proto3" json:"key,omitempty"`
+	// What happens if a job has the id already. Default RETURN. The others need an id.
+	OnExisting OnExisting `protobuf:"varint,16,opt,name=on_existing,json=onExisting,proto3,enum=belfry.v1.OnExisting" json:"on_existing,omitempty"`
+	// The longest wait of a job that is replaced again and again: it is due at most this long after the first put of it. Above 0, up to
+	// 100 years. Only with REPLACE or NEXT.
+	MaxWait *durationpb.Duration `protobuf:"bytes,17,opt,name=max_wait,json=maxWait,proto3" json:"max_wait,omitempty"`
+	// Lets the put in only if a job of this id is held and its version is this. 0: in any case. Only with REPLACE or NEXT.
+	IfVersion     uint64 `protobuf:"varint,18,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -217,6 +227,34 @@ func (x *PutRequest) GetAgain() bool {
 	return false
 }
 
+func (x *PutRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *PutRequest) GetOnExisting() OnExisting {
+	if x != nil {
+		return x.OnExisting
+	}
+	return OnExisting_ON_EXISTING_UNSPECIFIED
+}
+
+func (x *PutRequest) GetMaxWait() *durationpb.Duration {
+	if x != nil {
+		return x.MaxWait
+	}
+	return nil
+}
+
+func (x *PutRequest) GetIfVersion() uint64 {
+	if x != nil {
+		return x.IfVersion
+	}
+	return 0
+}
+
 type isPutRequest_When interface {
 	isPutRequest_When()
 }
@@ -266,7 +304,12 @@ type PutResponse struct {
 	// The state of the job, or how it ended.
 	State JobState `protobuf:"varint,4,opt,name=state,proto3,enum=belfry.v1.JobState" json:"state,omitempty"`
 	// Where this was decided.
-	Witness       *Witness `protobuf:"bytes,5,opt,name=witness,proto3" json:"witness,omitempty"`
+	Witness *Witness `protobuf:"bytes,5,opt,name=witness,proto3" json:"witness,omitempty"`
+	// The put gave a job that exists its content, or is stored as its successor. Only with REPLACE or NEXT; then `created` is false.
+	Replaced bool `protobuf:"varint,6,opt,name=replaced,proto3" json:"replaced,omitempty"`
+	// The version of the job: 1 for its first content, one more for each that replaced it. 0 if the answer does not know it: for a put with
+	// RETURN that was made before, and for a job that has ended.
+	Version       uint64 `protobuf:"varint,7,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -334,6 +377,20 @@ func (x *PutResponse) GetWitness() *Witness {
 		return x.Witness
 	}
 	return nil
+}
+
+func (x *PutResponse) GetReplaced() bool {
+	if x != nil {
+		return x.Replaced
+	}
+	return false
+}
+
+func (x *PutResponse) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
 }
 
 // PutBatchRequest is a list of puts.
@@ -1353,7 +1410,10 @@ type CancelRequest struct {
 	// Also if the job is reserved; its holder's lease is stale from then on.
 	Force bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
 	// Makes a repeat safe for 5 minutes: at most 64 bytes.
-	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// The key of the job. Empty: any. In a queue with several partitions it says where the job is; without it the partition of the id is asked
+	// first, and then, if the job is not there, all others.
+	Key           string `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1412,6 +1472,13 @@ func (x *CancelRequest) GetForce() bool {
 func (x *CancelRequest) GetRequestId() string {
 	if x != nil {
 		return x.RequestId
+	}
+	return ""
+}
+
+func (x *CancelRequest) GetKey() string {
+	if x != nil {
+		return x.Key
 	}
 	return ""
 }
@@ -1486,7 +1553,10 @@ type RescheduleRequest struct {
 	//	*RescheduleRequest_DueAt
 	When isRescheduleRequest_When `protobuf_oneof:"when"`
 	// Makes a repeat safe for 5 minutes: at most 64 bytes.
-	RequestId     string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RequestId string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// The key of the job. Empty: any. In a queue with several partitions it says where the job is; without it the partition of the id is asked
+	// first, and then, if the job is not there, all others.
+	Key           string `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1563,6 +1633,13 @@ func (x *RescheduleRequest) GetDueAt() *timestamppb.Timestamp {
 func (x *RescheduleRequest) GetRequestId() string {
 	if x != nil {
 		return x.RequestId
+	}
+	return ""
+}
+
+func (x *RescheduleRequest) GetKey() string {
+	if x != nil {
+		return x.Key
 	}
 	return ""
 }
@@ -1659,6 +1736,9 @@ type GetRequest struct {
 	// Answer a job that has ended, too, as long as its id is remembered: for the dedup window of its queue, if the producer
 	// chose the id. Its state, endedAt, firstDueAt and attempt are known; its body and options are gone.
 	Ended bool `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`
+	// The key of the job. Empty: any. In a queue with several partitions it says where the job is; without it the partition of the id is asked
+	// first, and then, if the job is not there, all others.
+	Key string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
 	// Answer from the nearest replica, also if the shard has no leader: what it has applied, which may be old.
 	Stale         bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1714,6 +1794,13 @@ func (x *GetRequest) GetEnded() bool {
 		return x.Ended
 	}
 	return false
+}
+
+func (x *GetRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
 }
 
 func (x *GetRequest) GetStale() bool {
@@ -2636,7 +2723,7 @@ var File_belfry_v1_queue_proto protoreflect.FileDescriptor
 
 const file_belfry_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x15belfry/v1/queue.proto\x12\tbelfry.v1\x1a\x15belfry/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\x05\n" +
+	"\x15belfry/v1/queue.proto\x12\tbelfry.v1\x1a\x15belfry/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x06\n" +
 	"\n" +
 	"PutRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x0e\n" +
@@ -2654,20 +2741,28 @@ const file_belfry_v1_queue_proto_rawDesc = "" +
 	"\x03ttl\x18\f \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\r \x01(\tR\trequestId\x12\x14\n" +
-	"\x05again\x18\x0e \x01(\bR\x05again\x1a:\n" +
+	"\x05again\x18\x0e \x01(\bR\x05again\x12\x10\n" +
+	"\x03key\x18\x0f \x01(\tR\x03key\x126\n" +
+	"\von_existing\x18\x10 \x01(\x0e2\x15.belfry.v1.OnExistingR\n" +
+	"onExisting\x124\n" +
+	"\bmax_wait\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\amaxWait\x12\x1d\n" +
+	"\n" +
+	"if_version\x18\x12 \x01(\x04R\tifVersion\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x06\n" +
 	"\x04whenB\x06\n" +
 	"\x04bodyB\v\n" +
 	"\t_priorityB\x0f\n" +
-	"\r_max_attempts\"\xc3\x01\n" +
+	"\r_max_attempts\"\xf9\x01\n" +
 	"\vPutResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x121\n" +
 	"\x06due_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05dueAt\x12\x18\n" +
 	"\acreated\x18\x03 \x01(\bR\acreated\x12)\n" +
 	"\x05state\x18\x04 \x01(\x0e2\x13.belfry.v1.JobStateR\x05state\x12,\n" +
-	"\awitness\x18\x05 \x01(\v2\x12.belfry.v1.WitnessR\awitness\"[\n" +
+	"\awitness\x18\x05 \x01(\v2\x12.belfry.v1.WitnessR\awitness\x12\x1a\n" +
+	"\breplaced\x18\x06 \x01(\bR\breplaced\x12\x18\n" +
+	"\aversion\x18\a \x01(\x04R\aversion\"[\n" +
 	"\x0fPutBatchRequest\x12)\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x15.belfry.v1.PutRequestR\x04jobs\x12\x1d\n" +
 	"\n" +
@@ -2733,33 +2828,36 @@ const file_belfry_v1_queue_proto_rawDesc = "" +
 	"\x0eExtendResponse\x12;\n" +
 	"\vlease_until\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"leaseUntil\x12,\n" +
-	"\awitness\x18\x02 \x01(\v2\x12.belfry.v1.WitnessR\awitness\"j\n" +
+	"\awitness\x18\x02 \x01(\v2\x12.belfry.v1.WitnessR\awitness\"|\n" +
 	"\rCancelRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tR\trequestId\"i\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\x12\x10\n" +
+	"\x03key\x18\x05 \x01(\tR\x03key\"i\n" +
 	"\x0eCancelResponse\x12)\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x13.belfry.v1.JobStateR\x05state\x12,\n" +
-	"\awitness\x18\x02 \x01(\v2\x12.belfry.v1.WitnessR\awitness\"\xc8\x01\n" +
+	"\awitness\x18\x02 \x01(\v2\x12.belfry.v1.WitnessR\awitness\"\xda\x01\n" +
 	"\x11RescheduleRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x121\n" +
 	"\x05delay\x18\x03 \x01(\v2\x19.google.protobuf.DurationH\x00R\x05delay\x123\n" +
 	"\x06due_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampH\x00R\x05dueAt\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x05 \x01(\tR\trequestIdB\x06\n" +
+	"request_id\x18\x05 \x01(\tR\trequestId\x12\x10\n" +
+	"\x03key\x18\x06 \x01(\tR\x03keyB\x06\n" +
 	"\x04when\"\xa0\x01\n" +
 	"\x12RescheduleResponse\x121\n" +
 	"\x06due_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05dueAt\x12)\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x13.belfry.v1.JobStateR\x05state\x12,\n" +
-	"\awitness\x18\x03 \x01(\v2\x12.belfry.v1.WitnessR\awitness\"^\n" +
+	"\awitness\x18\x03 \x01(\v2\x12.belfry.v1.WitnessR\awitness\"p\n" +
 	"\n" +
 	"GetRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
-	"\x05ended\x18\x03 \x01(\bR\x05ended\x12\x14\n" +
+	"\x05ended\x18\x03 \x01(\bR\x05ended\x12\x10\n" +
+	"\x03key\x18\x04 \x01(\tR\x03key\x12\x14\n" +
 	"\x05stale\x18\x14 \x01(\bR\x05stale\"\xa4\x01\n" +
 	"\vGetResponse\x12 \n" +
 	"\x03job\x18\x01 \x01(\v2\x0e.belfry.v1.JobR\x03job\x12,\n" +
@@ -2903,10 +3001,11 @@ var file_belfry_v1_queue_proto_goTypes = []any{
 	nil,                           // 35: belfry.v1.GetRoutingResponse.PartitionsEntry
 	(*durationpb.Duration)(nil),   // 36: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
-	(JobState)(0),                 // 38: belfry.v1.JobState
-	(*Witness)(nil),               // 39: belfry.v1.Witness
-	(*EntryError)(nil),            // 40: belfry.v1.EntryError
-	(*Job)(nil),                   // 41: belfry.v1.Job
+	(OnExisting)(0),               // 38: belfry.v1.OnExisting
+	(JobState)(0),                 // 39: belfry.v1.JobState
+	(*Witness)(nil),               // 40: belfry.v1.Witness
+	(*EntryError)(nil),            // 41: belfry.v1.EntryError
+	(*Job)(nil),                   // 42: belfry.v1.Job
 }
 var file_belfry_v1_queue_proto_depIdxs = []int32{
 	36, // 0: belfry.v1.PutRequest.delay:type_name -> google.protobuf.Duration
@@ -2915,98 +3014,100 @@ var file_belfry_v1_queue_proto_depIdxs = []int32{
 	34, // 3: belfry.v1.PutRequest.headers:type_name -> belfry.v1.PutRequest.HeadersEntry
 	36, // 4: belfry.v1.PutRequest.retry_delays:type_name -> google.protobuf.Duration
 	36, // 5: belfry.v1.PutRequest.ttl:type_name -> google.protobuf.Duration
-	37, // 6: belfry.v1.PutResponse.due_at:type_name -> google.protobuf.Timestamp
-	38, // 7: belfry.v1.PutResponse.state:type_name -> belfry.v1.JobState
-	39, // 8: belfry.v1.PutResponse.witness:type_name -> belfry.v1.Witness
-	0,  // 9: belfry.v1.PutBatchRequest.jobs:type_name -> belfry.v1.PutRequest
-	4,  // 10: belfry.v1.PutBatchResponse.results:type_name -> belfry.v1.PutBatchResult
-	1,  // 11: belfry.v1.PutBatchResult.put:type_name -> belfry.v1.PutResponse
-	40, // 12: belfry.v1.PutBatchResult.error:type_name -> belfry.v1.EntryError
-	36, // 13: belfry.v1.ReserveRequest.wait:type_name -> google.protobuf.Duration
-	36, // 14: belfry.v1.ReserveRequest.ttr:type_name -> google.protobuf.Duration
-	41, // 15: belfry.v1.ReserveResponse.jobs:type_name -> belfry.v1.Job
-	39, // 16: belfry.v1.ReserveResponse.witnesses:type_name -> belfry.v1.Witness
-	39, // 17: belfry.v1.AckResponse.witness:type_name -> belfry.v1.Witness
-	11, // 18: belfry.v1.AckBatchResponse.results:type_name -> belfry.v1.AckBatchResult
-	8,  // 19: belfry.v1.AckBatchResult.ack:type_name -> belfry.v1.AckResponse
-	40, // 20: belfry.v1.AckBatchResult.error:type_name -> belfry.v1.EntryError
-	36, // 21: belfry.v1.NackRequest.delay:type_name -> google.protobuf.Duration
-	38, // 22: belfry.v1.NackResponse.state:type_name -> belfry.v1.JobState
-	37, // 23: belfry.v1.NackResponse.due_at:type_name -> google.protobuf.Timestamp
-	39, // 24: belfry.v1.NackResponse.witness:type_name -> belfry.v1.Witness
-	36, // 25: belfry.v1.ReleaseRequest.delay:type_name -> google.protobuf.Duration
-	38, // 26: belfry.v1.ReleaseResponse.state:type_name -> belfry.v1.JobState
-	37, // 27: belfry.v1.ReleaseResponse.due_at:type_name -> google.protobuf.Timestamp
-	39, // 28: belfry.v1.ReleaseResponse.witness:type_name -> belfry.v1.Witness
-	36, // 29: belfry.v1.ExtendRequest.ttr:type_name -> google.protobuf.Duration
-	37, // 30: belfry.v1.ExtendResponse.lease_until:type_name -> google.protobuf.Timestamp
-	39, // 31: belfry.v1.ExtendResponse.witness:type_name -> belfry.v1.Witness
-	38, // 32: belfry.v1.CancelResponse.state:type_name -> belfry.v1.JobState
-	39, // 33: belfry.v1.CancelResponse.witness:type_name -> belfry.v1.Witness
-	36, // 34: belfry.v1.RescheduleRequest.delay:type_name -> google.protobuf.Duration
-	37, // 35: belfry.v1.RescheduleRequest.due_at:type_name -> google.protobuf.Timestamp
-	37, // 36: belfry.v1.RescheduleResponse.due_at:type_name -> google.protobuf.Timestamp
-	38, // 37: belfry.v1.RescheduleResponse.state:type_name -> belfry.v1.JobState
-	39, // 38: belfry.v1.RescheduleResponse.witness:type_name -> belfry.v1.Witness
-	41, // 39: belfry.v1.GetResponse.job:type_name -> belfry.v1.Job
-	39, // 40: belfry.v1.GetResponse.witness:type_name -> belfry.v1.Witness
-	37, // 41: belfry.v1.GetResponse.as_of:type_name -> google.protobuf.Timestamp
-	38, // 42: belfry.v1.ListRequest.state:type_name -> belfry.v1.JobState
-	37, // 43: belfry.v1.ListRequest.due_after:type_name -> google.protobuf.Timestamp
-	37, // 44: belfry.v1.ListRequest.due_before:type_name -> google.protobuf.Timestamp
-	41, // 45: belfry.v1.ListResponse.jobs:type_name -> belfry.v1.Job
-	39, // 46: belfry.v1.ListResponse.witnesses:type_name -> belfry.v1.Witness
-	37, // 47: belfry.v1.ListResponse.as_of:type_name -> google.protobuf.Timestamp
-	35, // 48: belfry.v1.GetRoutingResponse.partitions:type_name -> belfry.v1.GetRoutingResponse.PartitionsEntry
-	39, // 49: belfry.v1.RedriveResponse.witnesses:type_name -> belfry.v1.Witness
-	31, // 50: belfry.v1.WorkRequest.credits:type_name -> belfry.v1.Credits
-	7,  // 51: belfry.v1.WorkRequest.acks:type_name -> belfry.v1.AckRequest
-	12, // 52: belfry.v1.WorkRequest.nacks:type_name -> belfry.v1.NackRequest
-	14, // 53: belfry.v1.WorkRequest.releases:type_name -> belfry.v1.ReleaseRequest
-	16, // 54: belfry.v1.WorkRequest.extends:type_name -> belfry.v1.ExtendRequest
-	36, // 55: belfry.v1.Credits.ttr:type_name -> google.protobuf.Duration
-	41, // 56: belfry.v1.WorkResponse.jobs:type_name -> belfry.v1.Job
-	33, // 57: belfry.v1.WorkResponse.results:type_name -> belfry.v1.WorkResult
-	8,  // 58: belfry.v1.WorkResult.ack:type_name -> belfry.v1.AckResponse
-	13, // 59: belfry.v1.WorkResult.nack:type_name -> belfry.v1.NackResponse
-	15, // 60: belfry.v1.WorkResult.release:type_name -> belfry.v1.ReleaseResponse
-	17, // 61: belfry.v1.WorkResult.extend:type_name -> belfry.v1.ExtendResponse
-	40, // 62: belfry.v1.WorkResult.error:type_name -> belfry.v1.EntryError
-	0,  // 63: belfry.v1.QueueService.Put:input_type -> belfry.v1.PutRequest
-	2,  // 64: belfry.v1.QueueService.PutBatch:input_type -> belfry.v1.PutBatchRequest
-	5,  // 65: belfry.v1.QueueService.Reserve:input_type -> belfry.v1.ReserveRequest
-	7,  // 66: belfry.v1.QueueService.Ack:input_type -> belfry.v1.AckRequest
-	9,  // 67: belfry.v1.QueueService.AckBatch:input_type -> belfry.v1.AckBatchRequest
-	12, // 68: belfry.v1.QueueService.Nack:input_type -> belfry.v1.NackRequest
-	14, // 69: belfry.v1.QueueService.Release:input_type -> belfry.v1.ReleaseRequest
-	16, // 70: belfry.v1.QueueService.Extend:input_type -> belfry.v1.ExtendRequest
-	18, // 71: belfry.v1.QueueService.Cancel:input_type -> belfry.v1.CancelRequest
-	20, // 72: belfry.v1.QueueService.Reschedule:input_type -> belfry.v1.RescheduleRequest
-	22, // 73: belfry.v1.QueueService.Get:input_type -> belfry.v1.GetRequest
-	24, // 74: belfry.v1.QueueService.List:input_type -> belfry.v1.ListRequest
-	26, // 75: belfry.v1.QueueService.GetRouting:input_type -> belfry.v1.GetRoutingRequest
-	28, // 76: belfry.v1.QueueService.Redrive:input_type -> belfry.v1.RedriveRequest
-	30, // 77: belfry.v1.QueueService.Work:input_type -> belfry.v1.WorkRequest
-	1,  // 78: belfry.v1.QueueService.Put:output_type -> belfry.v1.PutResponse
-	3,  // 79: belfry.v1.QueueService.PutBatch:output_type -> belfry.v1.PutBatchResponse
-	6,  // 80: belfry.v1.QueueService.Reserve:output_type -> belfry.v1.ReserveResponse
-	8,  // 81: belfry.v1.QueueService.Ack:output_type -> belfry.v1.AckResponse
-	10, // 82: belfry.v1.QueueService.AckBatch:output_type -> belfry.v1.AckBatchResponse
-	13, // 83: belfry.v1.QueueService.Nack:output_type -> belfry.v1.NackResponse
-	15, // 84: belfry.v1.QueueService.Release:output_type -> belfry.v1.ReleaseResponse
-	17, // 85: belfry.v1.QueueService.Extend:output_type -> belfry.v1.ExtendResponse
-	19, // 86: belfry.v1.QueueService.Cancel:output_type -> belfry.v1.CancelResponse
-	21, // 87: belfry.v1.QueueService.Reschedule:output_type -> belfry.v1.RescheduleResponse
-	23, // 88: belfry.v1.QueueService.Get:output_type -> belfry.v1.GetResponse
-	25, // 89: belfry.v1.QueueService.List:output_type -> belfry.v1.ListResponse
-	27, // 90: belfry.v1.QueueService.GetRouting:output_type -> belfry.v1.GetRoutingResponse
-	29, // 91: belfry.v1.QueueService.Redrive:output_type -> belfry.v1.RedriveResponse
-	32, // 92: belfry.v1.QueueService.Work:output_type -> belfry.v1.WorkResponse
-	78, // [78:93] is the sub-list for method output_type
-	63, // [63:78] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	38, // 6: belfry.v1.PutRequest.on_existing:type_name -> belfry.v1.OnExisting
+	36, // 7: belfry.v1.PutRequest.max_wait:type_name -> google.protobuf.Duration
+	37, // 8: belfry.v1.PutResponse.due_at:type_name -> google.protobuf.Timestamp
+	39, // 9: belfry.v1.PutResponse.state:type_name -> belfry.v1.JobState
+	40, // 10: belfry.v1.PutResponse.witness:type_name -> belfry.v1.Witness
+	0,  // 11: belfry.v1.PutBatchRequest.jobs:type_name -> belfry.v1.PutRequest
+	4,  // 12: belfry.v1.PutBatchResponse.results:type_name -> belfry.v1.PutBatchResult
+	1,  // 13: belfry.v1.PutBatchResult.put:type_name -> belfry.v1.PutResponse
+	41, // 14: belfry.v1.PutBatchResult.error:type_name -> belfry.v1.EntryError
+	36, // 15: belfry.v1.ReserveRequest.wait:type_name -> google.protobuf.Duration
+	36, // 16: belfry.v1.ReserveRequest.ttr:type_name -> google.protobuf.Duration
+	42, // 17: belfry.v1.ReserveResponse.jobs:type_name -> belfry.v1.Job
+	40, // 18: belfry.v1.ReserveResponse.witnesses:type_name -> belfry.v1.Witness
+	40, // 19: belfry.v1.AckResponse.witness:type_name -> belfry.v1.Witness
+	11, // 20: belfry.v1.AckBatchResponse.results:type_name -> belfry.v1.AckBatchResult
+	8,  // 21: belfry.v1.AckBatchResult.ack:type_name -> belfry.v1.AckResponse
+	41, // 22: belfry.v1.AckBatchResult.error:type_name -> belfry.v1.EntryError
+	36, // 23: belfry.v1.NackRequest.delay:type_name -> google.protobuf.Duration
+	39, // 24: belfry.v1.NackResponse.state:type_name -> belfry.v1.JobState
+	37, // 25: belfry.v1.NackResponse.due_at:type_name -> google.protobuf.Timestamp
+	40, // 26: belfry.v1.NackResponse.witness:type_name -> belfry.v1.Witness
+	36, // 27: belfry.v1.ReleaseRequest.delay:type_name -> google.protobuf.Duration
+	39, // 28: belfry.v1.ReleaseResponse.state:type_name -> belfry.v1.JobState
+	37, // 29: belfry.v1.ReleaseResponse.due_at:type_name -> google.protobuf.Timestamp
+	40, // 30: belfry.v1.ReleaseResponse.witness:type_name -> belfry.v1.Witness
+	36, // 31: belfry.v1.ExtendRequest.ttr:type_name -> google.protobuf.Duration
+	37, // 32: belfry.v1.ExtendResponse.lease_until:type_name -> google.protobuf.Timestamp
+	40, // 33: belfry.v1.ExtendResponse.witness:type_name -> belfry.v1.Witness
+	39, // 34: belfry.v1.CancelResponse.state:type_name -> belfry.v1.JobState
+	40, // 35: belfry.v1.CancelResponse.witness:type_name -> belfry.v1.Witness
+	36, // 36: belfry.v1.RescheduleRequest.delay:type_name -> google.protobuf.Duration
+	37, // 37: belfry.v1.RescheduleRequest.due_at:type_name -> google.protobuf.Timestamp
+	37, // 38: belfry.v1.RescheduleResponse.due_at:type_name -> google.protobuf.Timestamp
+	39, // 39: belfry.v1.RescheduleResponse.state:type_name -> belfry.v1.JobState
+	40, // 40: belfry.v1.RescheduleResponse.witness:type_name -> belfry.v1.Witness
+	42, // 41: belfry.v1.GetResponse.job:type_name -> belfry.v1.Job
+	40, // 42: belfry.v1.GetResponse.witness:type_name -> belfry.v1.Witness
+	37, // 43: belfry.v1.GetResponse.as_of:type_name -> google.protobuf.Timestamp
+	39, // 44: belfry.v1.ListRequest.state:type_name -> belfry.v1.JobState
+	37, // 45: belfry.v1.ListRequest.due_after:type_name -> google.protobuf.Timestamp
+	37, // 46: belfry.v1.ListRequest.due_before:type_name -> google.protobuf.Timestamp
+	42, // 47: belfry.v1.ListResponse.jobs:type_name -> belfry.v1.Job
+	40, // 48: belfry.v1.ListResponse.witnesses:type_name -> belfry.v1.Witness
+	37, // 49: belfry.v1.ListResponse.as_of:type_name -> google.protobuf.Timestamp
+	35, // 50: belfry.v1.GetRoutingResponse.partitions:type_name -> belfry.v1.GetRoutingResponse.PartitionsEntry
+	40, // 51: belfry.v1.RedriveResponse.witnesses:type_name -> belfry.v1.Witness
+	31, // 52: belfry.v1.WorkRequest.credits:type_name -> belfry.v1.Credits
+	7,  // 53: belfry.v1.WorkRequest.acks:type_name -> belfry.v1.AckRequest
+	12, // 54: belfry.v1.WorkRequest.nacks:type_name -> belfry.v1.NackRequest
+	14, // 55: belfry.v1.WorkRequest.releases:type_name -> belfry.v1.ReleaseRequest
+	16, // 56: belfry.v1.WorkRequest.extends:type_name -> belfry.v1.ExtendRequest
+	36, // 57: belfry.v1.Credits.ttr:type_name -> google.protobuf.Duration
+	42, // 58: belfry.v1.WorkResponse.jobs:type_name -> belfry.v1.Job
+	33, // 59: belfry.v1.WorkResponse.results:type_name -> belfry.v1.WorkResult
+	8,  // 60: belfry.v1.WorkResult.ack:type_name -> belfry.v1.AckResponse
+	13, // 61: belfry.v1.WorkResult.nack:type_name -> belfry.v1.NackResponse
+	15, // 62: belfry.v1.WorkResult.release:type_name -> belfry.v1.ReleaseResponse
+	17, // 63: belfry.v1.WorkResult.extend:type_name -> belfry.v1.ExtendResponse
+	41, // 64: belfry.v1.WorkResult.error:type_name -> belfry.v1.EntryError
+	0,  // 65: belfry.v1.QueueService.Put:input_type -> belfry.v1.PutRequest
+	2,  // 66: belfry.v1.QueueService.PutBatch:input_type -> belfry.v1.PutBatchRequest
+	5,  // 67: belfry.v1.QueueService.Reserve:input_type -> belfry.v1.ReserveRequest
+	7,  // 68: belfry.v1.QueueService.Ack:input_type -> belfry.v1.AckRequest
+	9,  // 69: belfry.v1.QueueService.AckBatch:input_type -> belfry.v1.AckBatchRequest
+	12, // 70: belfry.v1.QueueService.Nack:input_type -> belfry.v1.NackRequest
+	14, // 71: belfry.v1.QueueService.Release:input_type -> belfry.v1.ReleaseRequest
+	16, // 72: belfry.v1.QueueService.Extend:input_type -> belfry.v1.ExtendRequest
+	18, // 73: belfry.v1.QueueService.Cancel:input_type -> belfry.v1.CancelRequest
+	20, // 74: belfry.v1.QueueService.Reschedule:input_type -> belfry.v1.RescheduleRequest
+	22, // 75: belfry.v1.QueueService.Get:input_type -> belfry.v1.GetRequest
+	24, // 76: belfry.v1.QueueService.List:input_type -> belfry.v1.ListRequest
+	26, // 77: belfry.v1.QueueService.GetRouting:input_type -> belfry.v1.GetRoutingRequest
+	28, // 78: belfry.v1.QueueService.Redrive:input_type -> belfry.v1.RedriveRequest
+	30, // 79: belfry.v1.QueueService.Work:input_type -> belfry.v1.WorkRequest
+	1,  // 80: belfry.v1.QueueService.Put:output_type -> belfry.v1.PutResponse
+	3,  // 81: belfry.v1.QueueService.PutBatch:output_type -> belfry.v1.PutBatchResponse
+	6,  // 82: belfry.v1.QueueService.Reserve:output_type -> belfry.v1.ReserveResponse
+	8,  // 83: belfry.v1.QueueService.Ack:output_type -> belfry.v1.AckResponse
+	10, // 84: belfry.v1.QueueService.AckBatch:output_type -> belfry.v1.AckBatchResponse
+	13, // 85: belfry.v1.QueueService.Nack:output_type -> belfry.v1.NackResponse
+	15, // 86: belfry.v1.QueueService.Release:output_type -> belfry.v1.ReleaseResponse
+	17, // 87: belfry.v1.QueueService.Extend:output_type -> belfry.v1.ExtendResponse
+	19, // 88: belfry.v1.QueueService.Cancel:output_type -> belfry.v1.CancelResponse
+	21, // 89: belfry.v1.QueueService.Reschedule:output_type -> belfry.v1.RescheduleResponse
+	23, // 90: belfry.v1.QueueService.Get:output_type -> belfry.v1.GetResponse
+	25, // 91: belfry.v1.QueueService.List:output_type -> belfry.v1.ListResponse
+	27, // 92: belfry.v1.QueueService.GetRouting:output_type -> belfry.v1.GetRoutingResponse
+	29, // 93: belfry.v1.QueueService.Redrive:output_type -> belfry.v1.RedriveResponse
+	32, // 94: belfry.v1.QueueService.Work:output_type -> belfry.v1.WorkResponse
+	80, // [80:95] is the sub-list for method output_type
+	65, // [65:80] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_queue_proto_init() }

@@ -225,6 +225,9 @@ const (
 	// The memory of a node that holds the shard is nearly full; what would add to it is refused, reserving and finishing jobs is not. The
 	// error's metadata has the bytes: used and limit. resource_exhausted.
 	Reason_REASON_MEMORY_FULL Reason = 26
+	// No job of the id is held in the version that `ifVersion` names. The error's metadata has the version that it has, 0 if none is held.
+	// failed_precondition.
+	Reason_REASON_VERSION_CHANGED Reason = 27
 )
 
 // Enum value maps for Reason.
@@ -257,6 +260,7 @@ var (
 		24: "REASON_INTERNAL",
 		25: "REASON_TOO_FEW_VOTERS",
 		26: "REASON_MEMORY_FULL",
+		27: "REASON_VERSION_CHANGED",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":     0,
@@ -286,6 +290,7 @@ var (
 		"REASON_INTERNAL":        24,
 		"REASON_TOO_FEW_VOTERS":  25,
 		"REASON_MEMORY_FULL":     26,
+		"REASON_VERSION_CHANGED": 27,
 	}
 )
 
@@ -314,6 +319,67 @@ func (x Reason) Number() protoreflect.EnumNumber {
 // Deprecated: Use Reason.Descriptor instead.
 func (Reason) EnumDescriptor() ([]byte, []int) {
 	return file_belfry_v1_types_proto_rawDescGZIP(), []int{2}
+}
+
+// OnExisting says what a put does if a job has its id already.
+type OnExisting int32
+
+const (
+	// No choice was given.
+	OnExisting_ON_EXISTING_UNSPECIFIED OnExisting = 0
+	// The put is a repeat: it changes nothing, and its content must be the same. The default.
+	OnExisting_ON_EXISTING_RETURN OnExisting = 1
+	// The job stays as it is, whatever the content of the put.
+	OnExisting_ON_EXISTING_KEEP OnExisting = 2
+	// A job that is not reserved gets the content of the put and its due time. A reserved one is JOB_RESERVED.
+	OnExisting_ON_EXISTING_REPLACE OnExisting = 3
+	// As REPLACE, and for a reserved job the put is stored as its successor. There is at most one; the last put wins.
+	OnExisting_ON_EXISTING_NEXT OnExisting = 4
+)
+
+// Enum value maps for OnExisting.
+var (
+	OnExisting_name = map[int32]string{
+		0: "ON_EXISTING_UNSPECIFIED",
+		1: "ON_EXISTING_RETURN",
+		2: "ON_EXISTING_KEEP",
+		3: "ON_EXISTING_REPLACE",
+		4: "ON_EXISTING_NEXT",
+	}
+	OnExisting_value = map[string]int32{
+		"ON_EXISTING_UNSPECIFIED": 0,
+		"ON_EXISTING_RETURN":      1,
+		"ON_EXISTING_KEEP":        2,
+		"ON_EXISTING_REPLACE":     3,
+		"ON_EXISTING_NEXT":        4,
+	}
+)
+
+func (x OnExisting) Enum() *OnExisting {
+	p := new(OnExisting)
+	*p = x
+	return p
+}
+
+func (x OnExisting) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnExisting) Descriptor() protoreflect.EnumDescriptor {
+	return file_belfry_v1_types_proto_enumTypes[3].Descriptor()
+}
+
+func (OnExisting) Type() protoreflect.EnumType {
+	return &file_belfry_v1_types_proto_enumTypes[3]
+}
+
+func (x OnExisting) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnExisting.Descriptor instead.
+func (OnExisting) EnumDescriptor() ([]byte, []int) {
+	return file_belfry_v1_types_proto_rawDescGZIP(), []int{3}
 }
 
 // OverdueMode says what happens to jobs that fell due in an outage.
@@ -357,11 +423,11 @@ func (x OverdueMode) String() string {
 }
 
 func (OverdueMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_belfry_v1_types_proto_enumTypes[3].Descriptor()
+	return file_belfry_v1_types_proto_enumTypes[4].Descriptor()
 }
 
 func (OverdueMode) Type() protoreflect.EnumType {
-	return &file_belfry_v1_types_proto_enumTypes[3]
+	return &file_belfry_v1_types_proto_enumTypes[4]
 }
 
 func (x OverdueMode) Number() protoreflect.EnumNumber {
@@ -370,7 +436,7 @@ func (x OverdueMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OverdueMode.Descriptor instead.
 func (OverdueMode) EnumDescriptor() ([]byte, []int) {
-	return file_belfry_v1_types_proto_rawDescGZIP(), []int{3}
+	return file_belfry_v1_types_proto_rawDescGZIP(), []int{4}
 }
 
 // ExpireTo says what becomes of a job whose TTL ended.
@@ -410,11 +476,11 @@ func (x ExpireTo) String() string {
 }
 
 func (ExpireTo) Descriptor() protoreflect.EnumDescriptor {
-	return file_belfry_v1_types_proto_enumTypes[4].Descriptor()
+	return file_belfry_v1_types_proto_enumTypes[5].Descriptor()
 }
 
 func (ExpireTo) Type() protoreflect.EnumType {
-	return &file_belfry_v1_types_proto_enumTypes[4]
+	return &file_belfry_v1_types_proto_enumTypes[5]
 }
 
 func (x ExpireTo) Number() protoreflect.EnumNumber {
@@ -423,7 +489,7 @@ func (x ExpireTo) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExpireTo.Descriptor instead.
 func (ExpireTo) EnumDescriptor() ([]byte, []int) {
-	return file_belfry_v1_types_proto_rawDescGZIP(), []int{4}
+	return file_belfry_v1_types_proto_rawDescGZIP(), []int{5}
 }
 
 // Witness is the place of an answer in a shard's log. Two answers of one shard are ordered by (index, entry), which
@@ -582,7 +648,13 @@ type Job struct {
 	// What the last error has in common with other errors of its cause: its text with `#` for numbers and for words with
 	// digits such as UUIDs and hashes, at most 200 characters. Only in Get and List, and only if the job is dead. A search
 	// for it finds the others.
-	Cause         string `protobuf:"bytes,28,opt,name=cause,proto3" json:"cause,omitempty"`
+	Cause string `protobuf:"bytes,28,opt,name=cause,proto3" json:"cause,omitempty"`
+	// The key it was put with. Empty if it has none.
+	Key string `protobuf:"bytes,29,opt,name=key,proto3" json:"key,omitempty"`
+	// How many contents it has had: 1, and one more for each put that replaced it. 0 if it has ended.
+	Version uint64 `protobuf:"varint,30,opt,name=version,proto3" json:"version,omitempty"`
+	// The successor that a put with NEXT stored: it becomes a job of this id when this one ends. Only in Get and List, and only if there is one.
+	Next          *Successor `protobuf:"bytes,31,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -824,6 +896,27 @@ func (x *Job) GetCause() string {
 	return ""
 }
 
+func (x *Job) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Job) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Job) GetNext() *Successor {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
 type isJob_Body interface {
 	isJob_Body()
 }
@@ -841,6 +934,61 @@ type Job_Data struct {
 func (*Job_Text) isJob_Body() {}
 
 func (*Job_Data) isJob_Body() {}
+
+// Successor is the job that takes over an id when the job that has it ends.
+type Successor struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version that it will have.
+	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// When it is due.
+	DueAt         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Successor) Reset() {
+	*x = Successor{}
+	mi := &file_belfry_v1_types_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Successor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Successor) ProtoMessage() {}
+
+func (x *Successor) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_types_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Successor.ProtoReflect.Descriptor instead.
+func (*Successor) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_types_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Successor) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Successor) GetDueAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DueAt
+	}
+	return nil
+}
 
 // Attempt is an attempt at a job that failed: its consumer nacked it, or its lease lapsed.
 type Attempt struct {
@@ -863,7 +1011,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_belfry_v1_types_proto_msgTypes[2]
+	mi := &file_belfry_v1_types_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -875,7 +1023,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_types_proto_msgTypes[2]
+	mi := &file_belfry_v1_types_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -888,7 +1036,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_types_proto_rawDescGZIP(), []int{2}
+	return file_belfry_v1_types_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Attempt) GetNumber() uint32 {
@@ -952,14 +1100,16 @@ type EntryError struct {
 	// How long to wait before a retry makes sense. Not set where waiting does not help.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,7,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// Where the error was decided. Not set if it was not decided in a shard's log.
-	Witness       *Witness `protobuf:"bytes,8,opt,name=witness,proto3" json:"witness,omitempty"`
+	Witness *Witness `protobuf:"bytes,8,opt,name=witness,proto3" json:"witness,omitempty"`
+	// With VERSION_CHANGED: the version of the job that is held, 0 if none is.
+	Version       *uint64 `protobuf:"varint,9,opt,name=version,proto3,oneof" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EntryError) Reset() {
 	*x = EntryError{}
-	mi := &file_belfry_v1_types_proto_msgTypes[3]
+	mi := &file_belfry_v1_types_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1121,7 @@ func (x *EntryError) String() string {
 func (*EntryError) ProtoMessage() {}
 
 func (x *EntryError) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_types_proto_msgTypes[3]
+	mi := &file_belfry_v1_types_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +1134,7 @@ func (x *EntryError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntryError.ProtoReflect.Descriptor instead.
 func (*EntryError) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_types_proto_rawDescGZIP(), []int{3}
+	return file_belfry_v1_types_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *EntryError) GetCode() string {
@@ -1043,6 +1193,13 @@ func (x *EntryError) GetWitness() *Witness {
 	return nil
 }
 
+func (x *EntryError) GetVersion() uint64 {
+	if x != nil && x.Version != nil {
+		return *x.Version
+	}
+	return 0
+}
+
 // OverduePolicy is a queue's declared policy for jobs that fell due in an outage: while their shard had no leader for `overdueAfter` or longer.
 type OverduePolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1058,7 +1215,7 @@ type OverduePolicy struct {
 
 func (x *OverduePolicy) Reset() {
 	*x = OverduePolicy{}
-	mi := &file_belfry_v1_types_proto_msgTypes[4]
+	mi := &file_belfry_v1_types_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1070,7 +1227,7 @@ func (x *OverduePolicy) String() string {
 func (*OverduePolicy) ProtoMessage() {}
 
 func (x *OverduePolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_types_proto_msgTypes[4]
+	mi := &file_belfry_v1_types_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1083,7 +1240,7 @@ func (x *OverduePolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverduePolicy.ProtoReflect.Descriptor instead.
 func (*OverduePolicy) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_types_proto_rawDescGZIP(), []int{4}
+	return file_belfry_v1_types_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *OverduePolicy) GetMode() OverdueMode {
@@ -1165,7 +1322,7 @@ type QueueSettings struct {
 
 func (x *QueueSettings) Reset() {
 	*x = QueueSettings{}
-	mi := &file_belfry_v1_types_proto_msgTypes[5]
+	mi := &file_belfry_v1_types_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1334,7 @@ func (x *QueueSettings) String() string {
 func (*QueueSettings) ProtoMessage() {}
 
 func (x *QueueSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_types_proto_msgTypes[5]
+	mi := &file_belfry_v1_types_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1347,7 @@ func (x *QueueSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueSettings.ProtoReflect.Descriptor instead.
 func (*QueueSettings) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_types_proto_rawDescGZIP(), []int{5}
+	return file_belfry_v1_types_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *QueueSettings) GetTtr() *durationpb.Duration {
@@ -1349,7 +1506,7 @@ type KeyRate struct {
 
 func (x *KeyRate) Reset() {
 	*x = KeyRate{}
-	mi := &file_belfry_v1_types_proto_msgTypes[6]
+	mi := &file_belfry_v1_types_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1518,7 @@ func (x *KeyRate) String() string {
 func (*KeyRate) ProtoMessage() {}
 
 func (x *KeyRate) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_types_proto_msgTypes[6]
+	mi := &file_belfry_v1_types_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1531,7 @@ func (x *KeyRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRate.ProtoReflect.Descriptor instead.
 func (*KeyRate) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_types_proto_rawDescGZIP(), []int{6}
+	return file_belfry_v1_types_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *KeyRate) GetCount() uint32 {
@@ -1408,7 +1565,8 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x14\n" +
 	"\x05entry\x18\x04 \x01(\rR\x05entry\x12.\n" +
-	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xce\t\n" +
+	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xa4\n" +
+	"\n" +
 	"\x03Job\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -1446,19 +1604,25 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\vreserved_at\x18\x1a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"reservedAt\x12.\n" +
 	"\battempts\x18\x1b \x03(\v2\x12.belfry.v1.AttemptR\battempts\x12\x14\n" +
-	"\x05cause\x18\x1c \x01(\tR\x05cause\x1a:\n" +
+	"\x05cause\x18\x1c \x01(\tR\x05cause\x12\x10\n" +
+	"\x03key\x18\x1d \x01(\tR\x03key\x12\x18\n" +
+	"\aversion\x18\x1e \x01(\x04R\aversion\x12(\n" +
+	"\x04next\x18\x1f \x01(\v2\x14.belfry.v1.SuccessorR\x04next\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x06\n" +
 	"\x04bodyB\x12\n" +
-	"\x10_attempt_unknown\"\xd5\x01\n" +
+	"\x10_attempt_unknown\"X\n" +
+	"\tSuccessor\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x121\n" +
+	"\x06due_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05dueAt\"\xd5\x01\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x125\n" +
 	"\bbegan_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\abeganAt\x125\n" +
 	"\bended_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x16\n" +
 	"\x06lapsed\x18\x04 \x01(\bR\x06lapsed\x12\x16\n" +
 	"\x06client\x18\x05 \x01(\tR\x06client\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\"\xba\x02\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"\xe5\x02\n" +
 	"\n" +
 	"EntryError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12)\n" +
@@ -1469,8 +1633,11 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\x06leader\x18\x06 \x01(\tR\x06leader\x12:\n" +
 	"\vretry_after\x18\a \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\x12,\n" +
-	"\awitness\x18\b \x01(\v2\x12.belfry.v1.WitnessR\awitnessB\b\n" +
-	"\x06_shard\"\xae\x01\n" +
+	"\awitness\x18\b \x01(\v2\x12.belfry.v1.WitnessR\awitness\x12\x1d\n" +
+	"\aversion\x18\t \x01(\x04H\x01R\aversion\x88\x01\x01B\b\n" +
+	"\x06_shardB\n" +
+	"\n" +
+	"\b_version\"\xae\x01\n" +
 	"\rOverduePolicy\x12*\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x16.belfry.v1.OverdueModeR\x04mode\x121\n" +
 	"\x06period\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06period\x12>\n" +
@@ -1534,7 +1701,7 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_APPLIED\x10\x01\x12\x17\n" +
 	"\x13OUTCOME_NOT_APPLIED\x10\x02\x12\x13\n" +
-	"\x0fOUTCOME_UNKNOWN\x10\x03*\x95\x05\n" +
+	"\x0fOUTCOME_UNKNOWN\x10\x03*\xb1\x05\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_INVALID\x10\x01\x12\x14\n" +
@@ -1563,7 +1730,15 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\x14REASON_UNIMPLEMENTED\x10\x17\x12\x13\n" +
 	"\x0fREASON_INTERNAL\x10\x18\x12\x19\n" +
 	"\x15REASON_TOO_FEW_VOTERS\x10\x19\x12\x16\n" +
-	"\x12REASON_MEMORY_FULL\x10\x1a*r\n" +
+	"\x12REASON_MEMORY_FULL\x10\x1a\x12\x1a\n" +
+	"\x16REASON_VERSION_CHANGED\x10\x1b*\x86\x01\n" +
+	"\n" +
+	"OnExisting\x12\x1b\n" +
+	"\x17ON_EXISTING_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12ON_EXISTING_RETURN\x10\x01\x12\x14\n" +
+	"\x10ON_EXISTING_KEEP\x10\x02\x12\x17\n" +
+	"\x13ON_EXISTING_REPLACE\x10\x03\x12\x14\n" +
+	"\x10ON_EXISTING_NEXT\x10\x04*r\n" +
 	"\vOverdueMode\x12\x1c\n" +
 	"\x18OVERDUE_MODE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11OVERDUE_MODE_FIRE\x10\x01\x12\x17\n" +
@@ -1586,63 +1761,67 @@ func file_belfry_v1_types_proto_rawDescGZIP() []byte {
 	return file_belfry_v1_types_proto_rawDescData
 }
 
-var file_belfry_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_belfry_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_belfry_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_belfry_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_belfry_v1_types_proto_goTypes = []any{
 	(JobState)(0),                 // 0: belfry.v1.JobState
 	(Outcome)(0),                  // 1: belfry.v1.Outcome
 	(Reason)(0),                   // 2: belfry.v1.Reason
-	(OverdueMode)(0),              // 3: belfry.v1.OverdueMode
-	(ExpireTo)(0),                 // 4: belfry.v1.ExpireTo
-	(*Witness)(nil),               // 5: belfry.v1.Witness
-	(*Job)(nil),                   // 6: belfry.v1.Job
-	(*Attempt)(nil),               // 7: belfry.v1.Attempt
-	(*EntryError)(nil),            // 8: belfry.v1.EntryError
-	(*OverduePolicy)(nil),         // 9: belfry.v1.OverduePolicy
-	(*QueueSettings)(nil),         // 10: belfry.v1.QueueSettings
-	(*KeyRate)(nil),               // 11: belfry.v1.KeyRate
-	nil,                           // 12: belfry.v1.Job.HeadersEntry
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
+	(OnExisting)(0),               // 3: belfry.v1.OnExisting
+	(OverdueMode)(0),              // 4: belfry.v1.OverdueMode
+	(ExpireTo)(0),                 // 5: belfry.v1.ExpireTo
+	(*Witness)(nil),               // 6: belfry.v1.Witness
+	(*Job)(nil),                   // 7: belfry.v1.Job
+	(*Successor)(nil),             // 8: belfry.v1.Successor
+	(*Attempt)(nil),               // 9: belfry.v1.Attempt
+	(*EntryError)(nil),            // 10: belfry.v1.EntryError
+	(*OverduePolicy)(nil),         // 11: belfry.v1.OverduePolicy
+	(*QueueSettings)(nil),         // 12: belfry.v1.QueueSettings
+	(*KeyRate)(nil),               // 13: belfry.v1.KeyRate
+	nil,                           // 14: belfry.v1.Job.HeadersEntry
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
 }
 var file_belfry_v1_types_proto_depIdxs = []int32{
-	13, // 0: belfry.v1.Witness.time:type_name -> google.protobuf.Timestamp
-	13, // 1: belfry.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	13, // 2: belfry.v1.Job.lease_until:type_name -> google.protobuf.Timestamp
-	12, // 3: belfry.v1.Job.headers:type_name -> belfry.v1.Job.HeadersEntry
+	15, // 0: belfry.v1.Witness.time:type_name -> google.protobuf.Timestamp
+	15, // 1: belfry.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	15, // 2: belfry.v1.Job.lease_until:type_name -> google.protobuf.Timestamp
+	14, // 3: belfry.v1.Job.headers:type_name -> belfry.v1.Job.HeadersEntry
 	0,  // 4: belfry.v1.Job.state:type_name -> belfry.v1.JobState
-	14, // 5: belfry.v1.Job.ttr:type_name -> google.protobuf.Duration
-	14, // 6: belfry.v1.Job.retry_delays:type_name -> google.protobuf.Duration
-	13, // 7: belfry.v1.Job.expires_at:type_name -> google.protobuf.Timestamp
-	13, // 8: belfry.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	13, // 9: belfry.v1.Job.first_due_at:type_name -> google.protobuf.Timestamp
-	5,  // 10: belfry.v1.Job.witness:type_name -> belfry.v1.Witness
-	13, // 11: belfry.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
-	13, // 12: belfry.v1.Job.lease_since:type_name -> google.protobuf.Timestamp
-	13, // 13: belfry.v1.Job.reserved_at:type_name -> google.protobuf.Timestamp
-	7,  // 14: belfry.v1.Job.attempts:type_name -> belfry.v1.Attempt
-	13, // 15: belfry.v1.Attempt.began_at:type_name -> google.protobuf.Timestamp
-	13, // 16: belfry.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	2,  // 17: belfry.v1.EntryError.reason:type_name -> belfry.v1.Reason
-	1,  // 18: belfry.v1.EntryError.outcome:type_name -> belfry.v1.Outcome
-	14, // 19: belfry.v1.EntryError.retry_after:type_name -> google.protobuf.Duration
-	5,  // 20: belfry.v1.EntryError.witness:type_name -> belfry.v1.Witness
-	3,  // 21: belfry.v1.OverduePolicy.mode:type_name -> belfry.v1.OverdueMode
-	14, // 22: belfry.v1.OverduePolicy.period:type_name -> google.protobuf.Duration
-	14, // 23: belfry.v1.OverduePolicy.overdue_after:type_name -> google.protobuf.Duration
-	14, // 24: belfry.v1.QueueSettings.ttr:type_name -> google.protobuf.Duration
-	14, // 25: belfry.v1.QueueSettings.retry_delays:type_name -> google.protobuf.Duration
-	14, // 26: belfry.v1.QueueSettings.dedup_window:type_name -> google.protobuf.Duration
-	9,  // 27: belfry.v1.QueueSettings.overdue:type_name -> belfry.v1.OverduePolicy
-	4,  // 28: belfry.v1.QueueSettings.expire_to:type_name -> belfry.v1.ExpireTo
-	13, // 29: belfry.v1.QueueSettings.paused_until:type_name -> google.protobuf.Timestamp
-	11, // 30: belfry.v1.QueueSettings.key_rate:type_name -> belfry.v1.KeyRate
-	14, // 31: belfry.v1.KeyRate.per:type_name -> google.protobuf.Duration
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	16, // 5: belfry.v1.Job.ttr:type_name -> google.protobuf.Duration
+	16, // 6: belfry.v1.Job.retry_delays:type_name -> google.protobuf.Duration
+	15, // 7: belfry.v1.Job.expires_at:type_name -> google.protobuf.Timestamp
+	15, // 8: belfry.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	15, // 9: belfry.v1.Job.first_due_at:type_name -> google.protobuf.Timestamp
+	6,  // 10: belfry.v1.Job.witness:type_name -> belfry.v1.Witness
+	15, // 11: belfry.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
+	15, // 12: belfry.v1.Job.lease_since:type_name -> google.protobuf.Timestamp
+	15, // 13: belfry.v1.Job.reserved_at:type_name -> google.protobuf.Timestamp
+	9,  // 14: belfry.v1.Job.attempts:type_name -> belfry.v1.Attempt
+	8,  // 15: belfry.v1.Job.next:type_name -> belfry.v1.Successor
+	15, // 16: belfry.v1.Successor.due_at:type_name -> google.protobuf.Timestamp
+	15, // 17: belfry.v1.Attempt.began_at:type_name -> google.protobuf.Timestamp
+	15, // 18: belfry.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	2,  // 19: belfry.v1.EntryError.reason:type_name -> belfry.v1.Reason
+	1,  // 20: belfry.v1.EntryError.outcome:type_name -> belfry.v1.Outcome
+	16, // 21: belfry.v1.EntryError.retry_after:type_name -> google.protobuf.Duration
+	6,  // 22: belfry.v1.EntryError.witness:type_name -> belfry.v1.Witness
+	4,  // 23: belfry.v1.OverduePolicy.mode:type_name -> belfry.v1.OverdueMode
+	16, // 24: belfry.v1.OverduePolicy.period:type_name -> google.protobuf.Duration
+	16, // 25: belfry.v1.OverduePolicy.overdue_after:type_name -> google.protobuf.Duration
+	16, // 26: belfry.v1.QueueSettings.ttr:type_name -> google.protobuf.Duration
+	16, // 27: belfry.v1.QueueSettings.retry_delays:type_name -> google.protobuf.Duration
+	16, // 28: belfry.v1.QueueSettings.dedup_window:type_name -> google.protobuf.Duration
+	11, // 29: belfry.v1.QueueSettings.overdue:type_name -> belfry.v1.OverduePolicy
+	5,  // 30: belfry.v1.QueueSettings.expire_to:type_name -> belfry.v1.ExpireTo
+	15, // 31: belfry.v1.QueueSettings.paused_until:type_name -> google.protobuf.Timestamp
+	13, // 32: belfry.v1.QueueSettings.key_rate:type_name -> belfry.v1.KeyRate
+	16, // 33: belfry.v1.KeyRate.per:type_name -> google.protobuf.Duration
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_types_proto_init() }
@@ -1654,15 +1833,15 @@ func file_belfry_v1_types_proto_init() {
 		(*Job_Text)(nil),
 		(*Job_Data)(nil),
 	}
-	file_belfry_v1_types_proto_msgTypes[3].OneofWrappers = []any{}
-	file_belfry_v1_types_proto_msgTypes[5].OneofWrappers = []any{}
+	file_belfry_v1_types_proto_msgTypes[4].OneofWrappers = []any{}
+	file_belfry_v1_types_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_belfry_v1_types_proto_rawDesc), len(file_belfry_v1_types_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   8,
+			NumEnums:      6,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

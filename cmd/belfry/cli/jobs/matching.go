@@ -70,6 +70,8 @@ func (m *matching) selected(c *cobra.Command, ids []string) (bool, error) {
 	case by != "" && given(flag.RequestID) != "":
 		return false, cli.Usagef("--request-id is for jobs that are named: what %s selects is acted on by a task, "+
 			"which 'belfry tasks' shows", by)
+	case by != "" && given(flag.Key) != "":
+		return false, cli.Usagef("--key is for a job that is named, and %s selects jobs", by)
 	case by == "" && only != "":
 		return false, cli.Usagef("%s goes with --all or a filter: --%s", only, strings.Join(filterFlags(), ", --"))
 	case m.dryRun && m.noWait:

@@ -300,6 +300,8 @@ func TestSelectionsThatMakeNoSense(t *testing.T) {
 		"redrive orders --all --rate 1000001":                "--rate must be 1 to 1000000",
 		"redrive orders --all --max 0":                       "--max must be at least 1",
 		"redrive orders --all --request-id x":                "--request-id is for jobs that are named",
+		"cancel orders --all --key k":                        "--key is for a job that is named, and --all selects jobs",
+		"run-now orders --match x --key k":                   "--key is for a job that is named, and --match selects jobs",
 		"redrive orders --all --dry-run --no-wait":           "--dry-run and --no-wait exclude each other",
 		"cancel orders --all --state reserved":               "--state reserved needs --force",
 		"reschedule orders --all":                            "missing --delay or --at",

@@ -19,6 +19,8 @@ type putFlags struct {
 	delay, ttr  cli.OptionalDuration
 	ttl         cli.OptionalDuration
 	at          cli.MomentValue
+	maxWait     cli.OptionalDuration
+	onExisting  string
 	retryDelays cli.DurationList
 	priority    int32
 	maxAttempts uint32
@@ -60,6 +62,7 @@ func (a verbs) putCommand() *cobra.Command {
 		Example: `  belfry put orders 'close order 42' --delay 30m --id order-42
   date | belfry put log -
   belfry put ticks --delay 1m
+  belfry put search 'index page 7' --id page-7 --delay 30s --on-existing replace --max-wait 5m
   belfry put --file jobs.ndjson`,
 		Args:              cli.Arguments(0, 2),
 		ValidArgsFunction: a.CompleteQueue,
@@ -78,6 +81,14 @@ func (a verbs) putCommand() *cobra.Command {
 	flags.Var(&f.ttl, flag.TTL, "how long it may wait for a consumer")
 	flags.StringArrayVarP(&f.headers, flag.Header, "H", nil, "a header `name=value`; may be repeated")
 	flags.BoolVar(&f.request.Again, flag.Again, false, "also if an earlier job of this id ended within the dedup window")
+	flags.StringVar(&f.request.Key, flag.Key, "",
+		"its key: the queue's settings for keys hold for all jobs of one key together")
+	flags.Var(cli.Choice(&f.onExisting, "return", "keep", "replace", "next"), flag.OnExisting,
+		"if a job has the id already: return, keep, replace or next")
+	flags.Var(&f.maxWait, flag.MaxWait,
+		"with replace or next: the job is due at most so long after its first put")
+	flags.Uint64Var(&f.request.IfVersion, flag.IfVersion, 0,
+		"with replace or next: only if the job has this version")
 	flags.StringVar(&f.requestID, flag.RequestID, "", "makes a repeat safe for 5 minutes; made if empty")
 	flags.StringVarP(&f.file.path, flag.File, "f", "", "put one job for each line of JSON in this file")
 	flags.Uint64Var(&f.file.from, flag.From, 1, "with --file: the first line to put")
@@ -137,6 +148,10 @@ func (f *putFlags) build(c *cobra.Command, queue string) (*belfryv1.PutRequest, 
 	request := &f.request
 	request.Queue, request.RequestId = queue, f.requestID
 	request.Ttr, request.Ttl, request.RetryDelays = f.ttr.Proto, f.ttl.Proto, f.retryDelays.Protos
+	request.MaxWait = f.maxWait.Proto
+	if c.Flags().Changed(flag.OnExisting) {
+		request.OnExisting = belfryv1.OnExisting(belfryv1.OnExisting_value["ON_EXISTING_"+strings.ToUpper(f.onExisting)])
+	}
 	if f.delay.Proto != nil && f.at.Proto != nil {
 		return nil, errWhenTwice()
 	}

@@ -180,6 +180,8 @@ func (r *fileRun) count(jobs []job, results []*belfryv1.PutBatchResult) (left []
 		switch {
 		case failure == nil && result.GetPut().GetCreated():
 			r.tally.Put++
+		case failure == nil && result.GetPut().GetReplaced():
+			r.tally.Replaced++
 		case failure == nil:
 			r.tally.Repeated++
 		case failure.Reason == belfryv1.Reason_REASON_REQUEST_EXPIRED:

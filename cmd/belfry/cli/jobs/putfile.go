@@ -61,6 +61,7 @@ type fileRun struct {
 // tally counts what became of the lines of a file.
 type tally struct {
 	Put      uint64  `json:"put"`
+	Replaced uint64  `json:"replaced"`
 	Repeated uint64  `json:"repeated"`
 	Failed   uint64  `json:"failed"`
 	Seconds  float64 `json:"seconds"`
@@ -69,7 +70,7 @@ type tally struct {
 // putFileCommand is `put --file`.
 func (a verbs) putFileCommand(ctx context.Context, c *cobra.Command, f *putFlags, args []string) error {
 	for _, name := range []string{"id", "delay", "at", "ttr", "priority", "max-attempts", "retry-delays", "ttl", "header",
-		"again"} {
+		"again", "key", "on-existing", "max-wait", "if-version"} {
 		if c.Flags().Changed(name) {
 			return cli.Usagef("--%s does not go with --file: each line has its own", name)
 		}

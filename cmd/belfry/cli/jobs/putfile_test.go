@@ -80,7 +80,7 @@ func TestPutFile(t *testing.T) {
 func TestPutFileFromStandardInput(t *testing.T) {
 	h := newHarness(t, func(r proto.Message) (proto.Message, error) { return accept(r), nil })
 	h.System.In = strings.NewReader(fiveLines)
-	if got := h.Run("put", "orders", "-f", "-", "-o", "json"); got.Out != `{"put":4,"repeated":0,"failed":0,"seconds":0}`+
+	if got := h.Run("put", "orders", "-f", "-", "-o", "json"); got.Out != `{"put":4,"replaced":0,"repeated":0,"failed":0,"seconds":0}`+
 		"\n" {
 		t.Errorf("got %+v", got)
 	}
@@ -106,15 +106,17 @@ func TestPutFileBadLines(t *testing.T) {
 		response.Results[1] = entryError("already_exists", belfryv1.Reason_REASON_JOB_EXISTS,
 			belfryv1.Outcome_OUTCOME_NOT_APPLIED)
 		response.Results[2].GetPut().Created = false
+		response.Results[3].GetPut().Created, response.Results[3].GetPut().Replaced = false, true
 		return response, nil
 	})
 	path := clitest.WriteFile(t, "jobs.ndjson", strings.Join([]string{
 		`{"queue":"a","text":"1"}`, `{"queue":"a","dealy":"1s"}`, `{"text":"no queue"}`, `{"queue":"a","text":"exists"}`,
 		`not JSON`,
 		`{"queue":"a","requestId":"x"}`, `{"queue":"a","text":"again"}`,
+		`{"queue":"a","id":"b","onExisting":"REPLACE","key":"k","maxWait":"1m","ifVersion":"7"}`,
 	}, "\n"))
 	got := h.Run("put", "--file", path)
-	if got.Code != cli.CodeError || got.Out != "1 job put in 0s; 1 had been put before; 5 failed\n" {
+	if got.Code != cli.CodeError || got.Out != "1 job put in 0s; 1 replaced; 1 had been put before; 5 failed\n" {
 		t.Errorf("got %+v, want one put, one repeat, five failures and exit code 1", got)
 	}
 	for _, want := range []string{

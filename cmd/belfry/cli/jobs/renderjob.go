@@ -18,12 +18,22 @@ const previewColumns = 60
 
 // renderPut says what became of a put.
 func renderPut(w io.Writer, queue string, response *belfryv1.PutResponse, now time.Time) {
-	verb := "put"
-	if !response.Created {
+	verb, version := "put", ""
+	switch {
+	case response.Replaced && response.State == belfryv1.JobState_JOB_STATE_RESERVED:
+		fmt.Fprintf(w, "stored as the successor of %s in %s: due %s, version %d\n", response.Id, queue,
+			render.Moment(response.DueAt, now), response.Version)
+		return
+	case response.Replaced:
+		verb = "replaced"
+	case !response.Created:
 		verb = "was put before:"
 	}
-	fmt.Fprintf(w, "%s %s in %s: %s, due %s\n", verb, response.Id, queue, render.Word(response.State),
-		render.Moment(response.DueAt, now))
+	if response.Version > 1 {
+		version = fmt.Sprintf(", version %d", response.Version)
+	}
+	fmt.Fprintf(w, "%s %s in %s: %s, due %s%s\n", verb, response.Id, queue, render.Word(response.State),
+		render.Moment(response.DueAt, now), version)
 }
 
 // renderReturned says what became of a job that was given back or got another due time.
@@ -39,7 +49,10 @@ func renderReturned(w io.Writer, state belfryv1.JobState, due *timestamppb.Times
 func renderTally(w io.Writer, t tally) {
 	fmt.Fprintf(w, "%s put in %s", render.Count(t.Put, "job"), render.Short(time.Duration(t.Seconds*float64(time.Second))))
 	if t.Seconds > 0 {
-		fmt.Fprintf(w, ", %s/s", render.Grouped(uint64(float64(t.Put+t.Repeated)/t.Seconds)))
+		fmt.Fprintf(w, ", %s/s", render.Grouped(uint64(float64(t.Put+t.Replaced+t.Repeated)/t.Seconds)))
+	}
+	if t.Replaced > 0 {
+		fmt.Fprintf(w, "; %s replaced", render.Grouped(t.Replaced))
 	}
 	if t.Repeated > 0 {
 		fmt.Fprintf(w, "; %s had been put before", render.Grouped(t.Repeated))
@@ -61,6 +74,8 @@ func renderReserved(w io.Writer, jobs []*belfryv1.Job, now time.Time) {
 		}
 		render.Fields(w,
 			"job", job.Id+" of "+job.Queue,
+			"key", job.Key,
+			"version", versionText(job),
 			"attempt", fmt.Sprintf("%d, fence %d", job.Attempt, job.Fence),
 			"due", render.Moment(job.DueAt, now),
 			"held until", render.Moment(job.LeaseUntil, now),
@@ -92,6 +107,9 @@ func renderJob(w io.Writer, job *belfryv1.Job, now time.Time) {
 	}
 	render.Fields(w,
 		"job", job.Id+" of "+job.Queue,
+		"key", job.Key,
+		"version", versionText(job),
+		"successor", successorText(job.Next, now),
 		"state", render.Word(job.State),
 		"due", render.Moment(job.DueAt, now),
 		"first due", first,
@@ -113,6 +131,22 @@ func renderJob(w io.Writer, job *belfryv1.Job, now time.Time) {
 		"body", render.Preview(bodyOf(job), previewColumns),
 	)
 	renderAttempts(w, job.Attempts, now)
+}
+
+// versionText returns the version of a job that was replaced, else nothing.
+func versionText(job *belfryv1.Job) string {
+	if job.Version <= 1 {
+		return ""
+	}
+	return fmt.Sprint(job.Version)
+}
+
+// successorText says what is known of a job's successor, nothing if there is none.
+func successorText(next *belfryv1.Successor, now time.Time) string {
+	if next == nil {
+		return ""
+	}
+	return fmt.Sprintf("version %d, due %s", next.Version, render.Moment(next.DueAt, now))
 }
 
 // renderAttempts shows the last failed attempts.
@@ -146,6 +180,7 @@ func renderEnded(w io.Writer, job *belfryv1.Job, now time.Time) {
 	}
 	render.Fields(w,
 		"job", job.Id+" of "+job.Queue,
+		"key", job.Key,
 		"state", render.Word(job.State),
 		"ended", render.Moment(job.EndedAt, now),
 		"first due", render.Moment(job.FirstDueAt, now),

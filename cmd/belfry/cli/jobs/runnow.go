@@ -30,6 +30,7 @@ what to do instead.
 		Args:              cli.Arguments(1, 2, "QUEUE", "ID"),
 		ValidArgsFunction: a.CompleteQueue,
 	}
+	keyFlag(c, &request.Key)
 	cli.RequestIDFlag(c, &request.RequestId)
 	m.add(c, "all delayed jobs")
 	one := func(ctx context.Context, conn *cli.Connection, args []string) error {
@@ -60,7 +61,7 @@ what to do instead.
 // the other.
 func runNow(ctx context.Context, conn *cli.Connection,
 	request *belfryv1.RescheduleRequest) (*belfryv1.RescheduleResponse, error) {
-	found, err := conn.Queues.Get(ctx, &belfryv1.GetRequest{Queue: request.Queue, Id: request.Id})
+	found, err := conn.Queues.Get(ctx, &belfryv1.GetRequest{Queue: request.Queue, Id: request.Id, Key: request.Key})
 	if job := found.GetJob(); err == nil && job.GetState() == belfryv1.JobState_JOB_STATE_READY {
 		return &belfryv1.RescheduleResponse{State: job.State, DueAt: job.DueAt}, nil
 	}

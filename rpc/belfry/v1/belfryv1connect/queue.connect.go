@@ -69,7 +69,7 @@ const (
 type QueueServiceClient interface {
 	// Put adds a job. With an id of the caller's choice a repeat is safe for as long as the job exists and for the queue's
 	// dedup window after it ended; without one it is safe with a requestId only.
-	// Errors: INVALID, TOO_LARGE, JOB_EXISTS, QUEUE_FULL, QUOTA, RATE_LIMITED, OVERLOADED, DISK_FULL, MEMORY_FULL, QUEUE_CHANGED,
+	// Errors: INVALID, TOO_LARGE, JOB_EXISTS, JOB_RESERVED, VERSION_CHANGED, QUEUE_FULL, QUOTA, RATE_LIMITED, OVERLOADED, DISK_FULL, MEMORY_FULL, QUEUE_CHANGED,
 	// QUEUE_NOT_FOUND where the cluster's setting no_auto_create has puts make no queues.
 	Put(context.Context, *v1.PutRequest) (*v1.PutResponse, error)
 	// PutBatch adds up to 1,000 jobs or 4 MiB. Each entry stands alone: it has its own result or error, in the order of
@@ -382,7 +382,7 @@ func (c *queueServiceClient) Work(ctx context.Context) (*connect.BidiStreamForCl
 type QueueServiceHandler interface {
 	// Put adds a job. With an id of the caller's choice a repeat is safe for as long as the job exists and for the queue's
 	// dedup window after it ended; without one it is safe with a requestId only.
-	// Errors: INVALID, TOO_LARGE, JOB_EXISTS, QUEUE_FULL, QUOTA, RATE_LIMITED, OVERLOADED, DISK_FULL, MEMORY_FULL, QUEUE_CHANGED,
+	// Errors: INVALID, TOO_LARGE, JOB_EXISTS, JOB_RESERVED, VERSION_CHANGED, QUEUE_FULL, QUOTA, RATE_LIMITED, OVERLOADED, DISK_FULL, MEMORY_FULL, QUEUE_CHANGED,
 	// QUEUE_NOT_FOUND where the cluster's setting no_auto_create has puts make no queues.
 	Put(context.Context, *v1.PutRequest) (*v1.PutResponse, error)
 	// PutBatch adds up to 1,000 jobs or 4 MiB. Each entry stands alone: it has its own result or error, in the order of
