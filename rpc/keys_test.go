@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
@@ -153,10 +155,20 @@ func TestKeyOfAnotherJob(t *testing.T) {
 	}
 }
 
+// keylessNode answers queries as a node before fsm.KeysFormat does: it does not read their keys.
+type keylessNode struct{ *backendtest.Node }
+
+func (n keylessNode) Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error) {
+	if job, ok := q.(*fsm.JobQuery); ok {
+		q = &fsm.JobQuery{Queue: job.Queue, ID: job.ID, Ended: job.Ended}
+	}
+	return n.Node.Query(ctx, shard, q)
+}
+
 // TestKeysBeforeTheirFormat: until all nodes know keys, a call that needs them is refused with the
 // name of the field. Reads leave the key out, and do not find a job without it.
 func TestKeysBeforeTheirFormat(t *testing.T) {
-	s := serve(t)
+	s := serve(t, func(c *Config) { c.Node = keylessNode{c.Node.(*backendtest.Node)} })
 	s.node.Format = fsm.KeysFormat - 1
 	s.want("/v1/put", `{"queue":"q","id":"a","delay":"1h"}`, 200, `"version":"1"`)
 	for call, field := range map[string]string{
@@ -295,7 +307,8 @@ func TestJobOfTheIDComesFirst(t *testing.T) {
 // none twice.
 func TestRedriveOfKeyedJobs(t *testing.T) {
 	s := serveKeys(t)
-	for _, job := range []string{`"id":"a","key":"` + s.elsewhere("a") + `"`, `"id":"b"`} {
+	b := s.elsewhere("a") // an id of another partition
+	for _, job := range []string{`"id":"a","key":"` + s.elsewhere("a") + `"`, `"id":"` + b + `"`} {
 		s.want("/v1/put", `{"queue":"wide",`+job+`}`, 200)
 	}
 	for range 2 {
@@ -307,7 +320,7 @@ func TestRedriveOfKeyedJobs(t *testing.T) {
 		s.want("/v1/nack", `{"lease":"`+lease[1]+`","dead":true}`, 200, `"DEAD"`)
 	}
 	for range 2 {
-		s.want("/v1/redrive", `{"queue":"wide","ids":["a","b","a"],"requestId":"r"}`, 200, `"moved":2`)
+		s.want("/v1/redrive", `{"queue":"wide","ids":["a","`+b+`","a"],"requestId":"r"}`, 200, `"moved":2`)
 	}
 	s.want("/v1/redrive", `{"queue":"wide","ids":["a"]}`, 404)
 }
