@@ -94,7 +94,7 @@ type KeyMemory struct {
 }
 
 // KeysQuery asks for the keys of a queue that have jobs or a pause, in no order that means anything.
-// Reading: Keys and Next. Counts are exact as of Clock; all else is seen from Now. Between two queries
+// Reading: Keys, Scanned and Next. Counts are exact as of Clock; all else is seen from Now. Between two queries
 // a key may come twice or be left out only if it had no jobs meanwhile. Nodes before format 4 do not
 // know the query.
 type KeysQuery struct {

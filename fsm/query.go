@@ -153,7 +153,7 @@ type Reading struct {
 	Queues []Queue
 	// More reports that there are more after the last one.
 	More bool
-	// Scanned is how many jobs a search looked at. Last is how far it came.
+	// Scanned is how many jobs a search, or how many keys a KeysQuery looked at. Last is how far it came.
 	Scanned uint64
 	Last    Cursor
 	// Minutes are those of the last hour in which something happened, oldest first. Nothing is known of

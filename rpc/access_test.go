@@ -137,6 +137,8 @@ func leastScopes(lease string) map[string][2]string {
 		"Backup":     {"admin:*", `{}`}, "Restore": {"admin:*", `{}`},
 		"CreateToken": {"admin:*", `{"scopes":["put:q"]}`}, "ListTokens": {"admin:*", `{}`},
 		"ListAudit": {"admin:*", `{}`}, "ReleaseLeases": {"admin:q", `{"queue":"q","client":"c"}`},
+		"ListKeys": {"admin:q", `{"queue":"q"}`}, "PauseKey": {"admin:q", `{"queue":"q","key":"k"}`},
+		"ResumeKey": {"admin:q", `{"queue":"q","key":"k"}`}, "PurgeKey": {"admin:q", `{"queue":"q","key":"k"}`},
 		"StartTask": {"admin:q", `{"queue":"q","state":"DEAD","act":"COUNT"}`},
 		"GetTask":   {"admin:q", `{"id":"none"}`}, "ListTasks": {"admin:q", `{}`}, "StopTask": {"admin:q", `{"id":"none"}`},
 		"DeleteToken": {"admin:*", `{"id":"aaaaaaaaaaaaaaaa"}`},

@@ -221,10 +221,12 @@ func (r *Reader) keyed(j *fsm.Job) {
 // keyBytesMin is the least bytes of a key of a reading.
 const keyBytesMin = 9
 
-// appendKeys appends: uvarint next, number of keys; of each text name, uvarints delayed, ready,
+// appendKeys appends: uvarint scanned, next, number of keys; of each text name, uvarints delayed, ready,
 // reserved, dead, flag paused, uvarint next token, byte blocked, uvarint due of the head.
 func appendKeys(dst []byte, v *fsm.Reading) []byte {
-	dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(v.Next)), uint64(len(v.Keys)))
+	for _, n := range [...]uint64{v.Scanned, uint64(v.Next), uint64(len(v.Keys))} {
+		dst = binary.AppendUvarint(dst, n)
+	}
 	for i := range v.Keys {
 		k := &v.Keys[i]
 		dst = AppendText(dst, k.Name)
@@ -239,7 +241,7 @@ func appendKeys(dst []byte, v *fsm.Reading) []byte {
 
 // keys reads what appendKeys appended.
 func (r *Reader) keys(v *fsm.Reading) {
-	v.Next = r.Uint32()
+	v.Scanned, v.Next = r.Uvarint(), r.Uint32()
 	if n := r.Length(keyBytesMin); n > 0 {
 		v.Keys = make([]fsm.Key, n)
 	}

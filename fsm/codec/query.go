@@ -19,7 +19,7 @@ import (
 //	of a search: uvarints scanned, due and serial of the last job looked at
 //	of minutes: uvarints since, number of minutes, then each
 //	of schedules: uvarint number of schedules, then of each the queue and what AppendSchedule appends
-//	of keys: uvarints next, number of keys, then each
+//	of keys: uvarints scanned, next, number of keys, then each
 //
 // Fields are only ever added at the end of a query, a job or a queue, in a new format.
 

@@ -183,7 +183,7 @@ func TestGoldenReadingFour(t *testing.T) {
 	want.Scanned, want.Last, want.Minutes, want.Since = 0, fsm.Cursor{}, nil, 0
 	want.Jobs[0].Next.Content = [16]byte{15: 2}
 	schedules := want.Schedules
-	keys := fsm.Reading{Kind: fsm.KindKeysQuery, Clock: 1, Now: 2, Keys: want.Keys, Next: want.Next}
+	keys := fsm.Reading{Kind: fsm.KindKeysQuery, Clock: 1, Now: 2, Scanned: 3, Keys: want.Keys, Next: want.Next}
 	requireSet(t, "Key", reflect.ValueOf(keys.Keys[0]), false)
 	want.Keys, want.Next, want.Schedules = nil, 0, nil
 	for name, want := range map[string]fsm.Reading{"reading_4": want, "reading_keys": keys} {

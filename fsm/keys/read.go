@@ -7,14 +7,14 @@ import (
 	"github.com/belfrydb/belfry/fsm/store"
 )
 
-// Read answers a query for keys as of a time that is not before the clock. It fills in Keys and Next,
-// which share no memory with the shard.
+// Read answers a query for keys as of a time that is not before the clock. It fills in Keys,
+// Scanned and Next, which share no memory with the shard.
 func (q *Queue) Read(query *fsm.KeysQuery, now fsm.Time) (r fsm.Reading) {
 	prefix := []byte(query.Prefix)
 	r.Next = query.From
 	for left := min(query.Scan, fsm.KeysScanMax); left > 0; {
 		group, next, passed := q.keys.Next(q.index, r.Next, left)
-		left, r.Next = left-passed, next
+		left, r.Next, r.Scanned = left-passed, next, r.Scanned+uint64(passed)
 		if group != 0 {
 			g, name := q.keys.At(group), q.keys.Name(group)
 			// Its name is empty if it stands for the jobs without a key.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/belfrydb/belfry/rpc/admin/keys"
 	"github.com/belfrydb/belfry/rpc/auth"
 	"github.com/belfrydb/belfry/rpc/backend"
 	"github.com/belfrydb/belfry/rpc/check"
@@ -34,6 +35,8 @@ type Config struct {
 
 // Service answers belfry.v1.AdminService. It implements belfryv1connect.AdminServiceHandler.
 type Service struct {
+	*keys.Service // the methods that concern keys
+
 	router  shardcall.Router
 	cluster backend.Cluster
 	rules   *check.Rules
@@ -50,7 +53,8 @@ func New(cfg Config) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{
-		router: cfg.Router, cluster: cfg.Cluster, rules: cfg.Rules, drain: cfg.Drain, logger: cfg.Logger, backups: backups,
+		Service: keys.New(cfg.Router, cfg.Rules),
+		router:  cfg.Router, cluster: cfg.Cluster, rules: cfg.Rules, drain: cfg.Drain, logger: cfg.Logger, backups: backups,
 		trail: cfg.Trail,
 	}
 	s.cluster.AnswerAudit(s.answerAudit)

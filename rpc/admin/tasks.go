@@ -74,7 +74,7 @@ func (s *Service) StartTask(ctx context.Context,
 
 // taskOf checks a request for a task.
 func taskOf(c *check.Request, req *belfryv1.StartTaskRequest) bulk.Task {
-	match := c.Match(req.GetIdPrefix(), req.GetText(), req.GetCause())
+	match := c.Match(req.GetIdPrefix(), req.GetText(), req.GetCause(), "")
 	t := bulk.Task{
 		Queue: c.Queue("queue", req.GetQueue()), State: fsm.Delayed,
 		DueAfter: c.ListTime("dueAfter", req.GetDueAfter()), DueBefore: c.ListTime("dueBefore", req.GetDueBefore()),

@@ -236,6 +236,8 @@ func clusterAction(procedure string) (action tokens.Action, whole bool) {
 		belfryv1connect.AdminServiceUpdateQueueProcedure, belfryv1connect.AdminServicePurgeQueueProcedure,
 		belfryv1connect.AdminServiceStartTaskProcedure, belfryv1connect.AdminServiceGetTaskProcedure,
 		belfryv1connect.AdminServiceListTasksProcedure, belfryv1connect.AdminServiceStopTaskProcedure,
+		belfryv1connect.AdminServiceListKeysProcedure, belfryv1connect.AdminServicePauseKeyProcedure,
+		belfryv1connect.AdminServiceResumeKeyProcedure, belfryv1connect.AdminServicePurgeKeyProcedure,
 		belfryv1connect.AdminServiceReleaseLeasesProcedure, belfryv1connect.AdminServiceDeleteQueueProcedure:
 		return tokens.Admin, false
 	case belfryv1connect.AdminServiceGetClusterProcedure:

@@ -20,6 +20,20 @@ const (
 	keyFillMax = 24 * time.Hour
 )
 
+// OneKey checks a key that must be given.
+func (c *Request) OneKey(field, key string) string {
+	if key == "" {
+		c.Fail(fault.Invalid(field, "a key is required: 1 to %d bytes of UTF-8", c.Limits.KeyBytesMax))
+	}
+	return c.Key(field, key)
+}
+
+// KeyPrefix checks what a key begins with; empty for all keys.
+func (c *Request) KeyPrefix(field, prefix string) string {
+	c.text(field, prefix, c.Limits.KeyBytesMax)
+	return prefix
+}
+
 // keySettings checks the settings of keys and returns a function that changes those in force. It
 // changes the fields that the request sets. It fails if the result makes no sense as a whole.
 func (c *Request) keySettings(field string, in *belfryv1.QueueSettings) func(*fsm.KeySettings) error {

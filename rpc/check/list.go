@@ -51,11 +51,12 @@ func (p *Place) Done() bool {
 }
 
 // Match checks the fields of a search. The zero Match is that of a list.
-func (c *Request) Match(idPrefix, text, cause string) fsm.Match {
+func (c *Request) Match(idPrefix, text, cause, key string) fsm.Match {
+	c.Key("key", key)
 	c.text("idPrefix", idPrefix, c.Limits.IDBytesMax)
 	c.text("text", text, searchTextMax)
 	c.text("cause", cause, causeBytesMax)
-	return fsm.Match{IDPrefix: idPrefix, Text: text, Cause: cause}
+	return fsm.Match{IDPrefix: idPrefix, Text: text, Cause: cause, Key: key}
 }
 
 // The bounds of what a search is for. A cause has at most 200 characters.
@@ -145,7 +146,7 @@ func listSum(query *fsm.SearchQuery, places []byte) uint32 {
 	b = binary.LittleEndian.AppendUint64(b, uint64(query.DueAfter))
 	b = binary.LittleEndian.AppendUint64(b, uint64(query.DueBefore))
 	if m := &query.Match; *m != (fsm.Match{}) {
-		b = append(b, m.IDPrefix+"\x00"+m.Text+"\x00"+m.Cause...)
+		b = append(b, m.IDPrefix+"\x00"+m.Text+"\x00"+m.Cause+"\x00"+m.Key...)
 	}
 	return crc32.Checksum(append(b, places...), crc32.MakeTable(crc32.Castagnoli))
 }

@@ -20,7 +20,7 @@ func (s *Service) List(ctx context.Context, req *belfryv1.ListRequest) (*belfryv
 	c := s.rules.Request(ctx, tokens.Consume)
 	query := fsm.SearchQuery{ListQuery: fsm.ListQuery{
 		Queue: c.Queue("queue", req.GetQueue()), State: fsm.Delayed, Max: c.Page("pageSize", req.GetPageSize()),
-	}, Match: c.Match(req.GetIdPrefix(), req.GetText(), req.GetCause()), Scan: scanAtOnce}
+	}, Match: c.Match(req.GetIdPrefix(), req.GetText(), req.GetCause(), req.GetKey()), Scan: scanAtOnce}
 	if req.GetState() != belfryv1.JobState_JOB_STATE_UNSPECIFIED {
 		held, ok := wire.HeldState(req.GetState())
 		if !ok {

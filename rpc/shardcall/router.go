@@ -70,6 +70,12 @@ func (r Router) PartitionsOfJob(queue, id, key string) (first uint32, others []u
 	return first, others, true
 }
 
+// ShardOfKey returns the shard of the partition that has the jobs of a key.
+func (r Router) ShardOfKey(queue, key string) uint32 {
+	partitions := int(r.Partitions(queue)) //nolint:gosec // at most the number of shards
+	return r.Shard(queue, node.PartitionOf(key, partitions))
+}
+
 // FaultAt is fault.OfShard that names the leader to a client which should have gone there.
 func (r Router) FaultAt(shard uint32, err error) *fault.Error {
 	f := fault.OfShard(shard, err)

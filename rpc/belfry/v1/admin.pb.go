@@ -23,6 +23,129 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// KeyOrder is the order of a list of keys.
+type KeyOrder int32
+
+const (
+	// The default: BACKLOG.
+	KeyOrder_KEY_ORDER_UNSPECIFIED KeyOrder = 0
+	// Most READY jobs first, then by name.
+	KeyOrder_KEY_ORDER_BACKLOG KeyOrder = 1
+	// By name, byte for byte.
+	KeyOrder_KEY_ORDER_NAME KeyOrder = 2
+)
+
+// Enum value maps for KeyOrder.
+var (
+	KeyOrder_name = map[int32]string{
+		0: "KEY_ORDER_UNSPECIFIED",
+		1: "KEY_ORDER_BACKLOG",
+		2: "KEY_ORDER_NAME",
+	}
+	KeyOrder_value = map[string]int32{
+		"KEY_ORDER_UNSPECIFIED": 0,
+		"KEY_ORDER_BACKLOG":     1,
+		"KEY_ORDER_NAME":        2,
+	}
+)
+
+func (x KeyOrder) Enum() *KeyOrder {
+	p := new(KeyOrder)
+	*p = x
+	return p
+}
+
+func (x KeyOrder) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (KeyOrder) Descriptor() protoreflect.EnumDescriptor {
+	return file_belfry_v1_admin_proto_enumTypes[0].Descriptor()
+}
+
+func (KeyOrder) Type() protoreflect.EnumType {
+	return &file_belfry_v1_admin_proto_enumTypes[0]
+}
+
+func (x KeyOrder) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use KeyOrder.Descriptor instead.
+func (KeyOrder) EnumDescriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
+// KeyBlock says why no READY job of a key is handed out. If several reasons apply, the first of PAUSED, DEAD, LIMIT, ORDER,
+// RATE is given.
+type KeyBlock int32
+
+const (
+	// The server's version does not say.
+	KeyBlock_KEY_BLOCK_UNSPECIFIED KeyBlock = 0
+	// A job may be handed out, or none is READY.
+	KeyBlock_KEY_BLOCK_NOT_BLOCKED KeyBlock = 1
+	// As many jobs are RESERVED as may be: keyConcurrency, or one with keyOrdered.
+	KeyBlock_KEY_BLOCK_LIMIT KeyBlock = 2
+	// The key has no token: keyRate.
+	KeyBlock_KEY_BLOCK_RATE KeyBlock = 3
+	// The key is paused.
+	KeyBlock_KEY_BLOCK_PAUSED KeyBlock = 4
+	// A job of it is DEAD: holdOnDead.
+	KeyBlock_KEY_BLOCK_DEAD KeyBlock = 5
+	// Its first job is DELAYED: keyOrdered.
+	KeyBlock_KEY_BLOCK_ORDER KeyBlock = 6
+)
+
+// Enum value maps for KeyBlock.
+var (
+	KeyBlock_name = map[int32]string{
+		0: "KEY_BLOCK_UNSPECIFIED",
+		1: "KEY_BLOCK_NOT_BLOCKED",
+		2: "KEY_BLOCK_LIMIT",
+		3: "KEY_BLOCK_RATE",
+		4: "KEY_BLOCK_PAUSED",
+		5: "KEY_BLOCK_DEAD",
+		6: "KEY_BLOCK_ORDER",
+	}
+	KeyBlock_value = map[string]int32{
+		"KEY_BLOCK_UNSPECIFIED": 0,
+		"KEY_BLOCK_NOT_BLOCKED": 1,
+		"KEY_BLOCK_LIMIT":       2,
+		"KEY_BLOCK_RATE":        3,
+		"KEY_BLOCK_PAUSED":      4,
+		"KEY_BLOCK_DEAD":        5,
+		"KEY_BLOCK_ORDER":       6,
+	}
+)
+
+func (x KeyBlock) Enum() *KeyBlock {
+	p := new(KeyBlock)
+	*p = x
+	return p
+}
+
+func (x KeyBlock) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (KeyBlock) Descriptor() protoreflect.EnumDescriptor {
+	return file_belfry_v1_admin_proto_enumTypes[1].Descriptor()
+}
+
+func (KeyBlock) Type() protoreflect.EnumType {
+	return &file_belfry_v1_admin_proto_enumTypes[1]
+}
+
+func (x KeyBlock) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use KeyBlock.Descriptor instead.
+func (KeyBlock) EnumDescriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{1}
+}
+
 // NodeState says what a node does at present.
 type NodeState int32
 
@@ -64,11 +187,11 @@ func (x NodeState) String() string {
 }
 
 func (NodeState) Descriptor() protoreflect.EnumDescriptor {
-	return file_belfry_v1_admin_proto_enumTypes[0].Descriptor()
+	return file_belfry_v1_admin_proto_enumTypes[2].Descriptor()
 }
 
 func (NodeState) Type() protoreflect.EnumType {
-	return &file_belfry_v1_admin_proto_enumTypes[0]
+	return &file_belfry_v1_admin_proto_enumTypes[2]
 }
 
 func (x NodeState) Number() protoreflect.EnumNumber {
@@ -77,7 +200,7 @@ func (x NodeState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NodeState.Descriptor instead.
 func (NodeState) EnumDescriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{0}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{2}
 }
 
 // TaskAct is what a task does to each job.
@@ -125,11 +248,11 @@ func (x TaskAct) String() string {
 }
 
 func (TaskAct) Descriptor() protoreflect.EnumDescriptor {
-	return file_belfry_v1_admin_proto_enumTypes[1].Descriptor()
+	return file_belfry_v1_admin_proto_enumTypes[3].Descriptor()
 }
 
 func (TaskAct) Type() protoreflect.EnumType {
-	return &file_belfry_v1_admin_proto_enumTypes[1]
+	return &file_belfry_v1_admin_proto_enumTypes[3]
 }
 
 func (x TaskAct) Number() protoreflect.EnumNumber {
@@ -138,7 +261,7 @@ func (x TaskAct) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TaskAct.Descriptor instead.
 func (TaskAct) EnumDescriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{1}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{3}
 }
 
 // ListAuditRequest selects audited calls. Every condition that is set must hold.
@@ -2502,6 +2625,638 @@ func (x *PurgeQueueResponse) GetWitnesses() []*Witness {
 	return nil
 }
 
+// Key is what is known of a key of a queue.
+type Key struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The key.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// Its jobs. A job that fell due since the last entry of its shard still counts as DELAYED.
+	Counts *JobCounts `protobuf:"bytes,2,opt,name=counts,proto3" json:"counts,omitempty"`
+	// It is paused.
+	Paused bool `protobuf:"varint,3,opt,name=paused,proto3" json:"paused,omitempty"`
+	// Why its READY jobs are held back.
+	Blocked KeyBlock `protobuf:"varint,4,opt,name=blocked,proto3,enum=belfry.v1.KeyBlock" json:"blocked,omitempty"`
+	// When it gets its next token. Not set if it has one, or needs none.
+	NextTokenAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=next_token_at,json=nextTokenAt,proto3" json:"next_token_at,omitempty"`
+	// When the job that is next was or will be due. Not set if no job waits.
+	NextDueAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next_due_at,json=nextDueAt,proto3" json:"next_due_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Key) Reset() {
+	*x = Key{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Key) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Key) ProtoMessage() {}
+
+func (x *Key) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Key.ProtoReflect.Descriptor instead.
+func (*Key) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Key) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Key) GetCounts() *JobCounts {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+func (x *Key) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *Key) GetBlocked() KeyBlock {
+	if x != nil {
+		return x.Blocked
+	}
+	return KeyBlock_KEY_BLOCK_UNSPECIFIED
+}
+
+func (x *Key) GetNextTokenAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextTokenAt
+	}
+	return nil
+}
+
+func (x *Key) GetNextDueAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextDueAt
+	}
+	return nil
+}
+
+// ListKeysRequest selects keys.
+type ListKeysRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The queue.
+	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Only keys that begin with this, at most 128 bytes.
+	Prefix string `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// Only keys with jobs in this state: DELAYED, READY, RESERVED or DEAD. Not set: all.
+	State JobState `protobuf:"varint,3,opt,name=state,proto3,enum=belfry.v1.JobState" json:"state,omitempty"`
+	// The order. Default BACKLOG.
+	Order KeyOrder `protobuf:"varint,4,opt,name=order,proto3,enum=belfry.v1.KeyOrder" json:"order,omitempty"`
+	// 1 to 1,000, default 100; more is taken as 1,000.
+	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The nextPageToken of the page before; the other fields but pageSize must be the same as then.
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListKeysRequest) Reset() {
+	*x = ListKeysRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListKeysRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListKeysRequest) ProtoMessage() {}
+
+func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
+func (*ListKeysRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ListKeysRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ListKeysRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *ListKeysRequest) GetState() JobState {
+	if x != nil {
+		return x.State
+	}
+	return JobState_JOB_STATE_UNSPECIFIED
+}
+
+func (x *ListKeysRequest) GetOrder() KeyOrder {
+	if x != nil {
+		return x.Order
+	}
+	return KeyOrder_KEY_ORDER_UNSPECIFIED
+}
+
+func (x *ListKeysRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListKeysRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListKeysResponse is one page. Each page is made of what the shards have now: between two pages of the order BACKLOG a key
+// whose number of READY jobs changes may be left out or come twice.
+type ListKeysResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The keys in the order asked for.
+	Keys []*Key `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	// Gets the next page. Empty if this is the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// How many keys were looked at for this page, those of other queues of the shards and keys without jobs among them.
+	Searched uint64 `protobuf:"varint,3,opt,name=searched,proto3" json:"searched,omitempty"`
+	// Not all keys were looked at: the page is the best of those that were. A longer prefix does not help, as each key is
+	// looked at.
+	StoppedEarly bool `protobuf:"varint,4,opt,name=stopped_early,json=stoppedEarly,proto3" json:"stopped_early,omitempty"`
+	// What the page was read at, one for each shard.
+	Witnesses []*Witness `protobuf:"bytes,5,rep,name=witnesses,proto3" json:"witnesses,omitempty"`
+	// The time of the shard that was behind most, as of the last entry that was seen.
+	AsOf          *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListKeysResponse) Reset() {
+	*x = ListKeysResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListKeysResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListKeysResponse) ProtoMessage() {}
+
+func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
+func (*ListKeysResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ListKeysResponse) GetKeys() []*Key {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *ListKeysResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListKeysResponse) GetSearched() uint64 {
+	if x != nil {
+		return x.Searched
+	}
+	return 0
+}
+
+func (x *ListKeysResponse) GetStoppedEarly() bool {
+	if x != nil {
+		return x.StoppedEarly
+	}
+	return false
+}
+
+func (x *ListKeysResponse) GetWitnesses() []*Witness {
+	if x != nil {
+		return x.Witnesses
+	}
+	return nil
+}
+
+func (x *ListKeysResponse) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
+}
+
+// PauseKeyRequest names a key to pause.
+type PauseKeyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The queue.
+	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// The key: 1 to 128 bytes of UTF-8.
+	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// Makes a repeat safe for 5 minutes: at most 64 bytes.
+	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseKeyRequest) Reset() {
+	*x = PauseKeyRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseKeyRequest) ProtoMessage() {}
+
+func (x *PauseKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseKeyRequest.ProtoReflect.Descriptor instead.
+func (*PauseKeyRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *PauseKeyRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *PauseKeyRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *PauseKeyRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// PauseKeyResponse says that the key is paused.
+type PauseKeyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where it was done.
+	Witness       *Witness `protobuf:"bytes,1,opt,name=witness,proto3" json:"witness,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseKeyResponse) Reset() {
+	*x = PauseKeyResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseKeyResponse) ProtoMessage() {}
+
+func (x *PauseKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseKeyResponse.ProtoReflect.Descriptor instead.
+func (*PauseKeyResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *PauseKeyResponse) GetWitness() *Witness {
+	if x != nil {
+		return x.Witness
+	}
+	return nil
+}
+
+// ResumeKeyRequest names a key to resume.
+type ResumeKeyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The queue.
+	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// The key: 1 to 128 bytes of UTF-8.
+	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// Makes a repeat safe for 5 minutes: at most 64 bytes.
+	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeKeyRequest) Reset() {
+	*x = ResumeKeyRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeKeyRequest) ProtoMessage() {}
+
+func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeKeyRequest.ProtoReflect.Descriptor instead.
+func (*ResumeKeyRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ResumeKeyRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ResumeKeyRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ResumeKeyRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// ResumeKeyResponse says that the key is not paused.
+type ResumeKeyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where it was done.
+	Witness       *Witness `protobuf:"bytes,1,opt,name=witness,proto3" json:"witness,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeKeyResponse) Reset() {
+	*x = ResumeKeyResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeKeyResponse) ProtoMessage() {}
+
+func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeKeyResponse.ProtoReflect.Descriptor instead.
+func (*ResumeKeyResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ResumeKeyResponse) GetWitness() *Witness {
+	if x != nil {
+		return x.Witness
+	}
+	return nil
+}
+
+// PurgeKeyRequest selects jobs of a key to remove.
+type PurgeKeyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The queue.
+	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// The key: 1 to 128 bytes of UTF-8.
+	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// The states; empty means DELAYED, READY and DEAD. RESERVED jobs are removed only if it is named.
+	States []JobState `protobuf:"varint,3,rep,packed,name=states,proto3,enum=belfry.v1.JobState" json:"states,omitempty"`
+	// At most how many. 0 means all.
+	Max uint32 `protobuf:"varint,4,opt,name=max,proto3" json:"max,omitempty"`
+	// Makes a repeat safe for 5 minutes: at most 64 bytes.
+	RequestId     string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PurgeKeyRequest) Reset() {
+	*x = PurgeKeyRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PurgeKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PurgeKeyRequest) ProtoMessage() {}
+
+func (x *PurgeKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PurgeKeyRequest.ProtoReflect.Descriptor instead.
+func (*PurgeKeyRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *PurgeKeyRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *PurgeKeyRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *PurgeKeyRequest) GetStates() []JobState {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *PurgeKeyRequest) GetMax() uint32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *PurgeKeyRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// PurgeKeyResponse says how many jobs were removed.
+type PurgeKeyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of jobs.
+	Purged uint32 `protobuf:"varint,1,opt,name=purged,proto3" json:"purged,omitempty"`
+	// Where it was done, by the last step.
+	Witness       *Witness `protobuf:"bytes,2,opt,name=witness,proto3" json:"witness,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PurgeKeyResponse) Reset() {
+	*x = PurgeKeyResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PurgeKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PurgeKeyResponse) ProtoMessage() {}
+
+func (x *PurgeKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PurgeKeyResponse.ProtoReflect.Descriptor instead.
+func (*PurgeKeyResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *PurgeKeyResponse) GetPurged() uint32 {
+	if x != nil {
+		return x.Purged
+	}
+	return 0
+}
+
+func (x *PurgeKeyResponse) GetWitness() *Witness {
+	if x != nil {
+		return x.Witness
+	}
+	return nil
+}
+
 // ReleaseLeasesRequest names a consumer that is gone.
 type ReleaseLeasesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2524,7 +3279,7 @@ type ReleaseLeasesRequest struct {
 
 func (x *ReleaseLeasesRequest) Reset() {
 	*x = ReleaseLeasesRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[29]
+	mi := &file_belfry_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2536,7 +3291,7 @@ func (x *ReleaseLeasesRequest) String() string {
 func (*ReleaseLeasesRequest) ProtoMessage() {}
 
 func (x *ReleaseLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[29]
+	mi := &file_belfry_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2549,7 +3304,7 @@ func (x *ReleaseLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReleaseLeasesRequest) GetQueue() string {
@@ -2611,7 +3366,7 @@ type ReleaseLeasesResponse struct {
 
 func (x *ReleaseLeasesResponse) Reset() {
 	*x = ReleaseLeasesResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[30]
+	mi := &file_belfry_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2623,7 +3378,7 @@ func (x *ReleaseLeasesResponse) String() string {
 func (*ReleaseLeasesResponse) ProtoMessage() {}
 
 func (x *ReleaseLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[30]
+	mi := &file_belfry_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2636,7 +3391,7 @@ func (x *ReleaseLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReleaseLeasesResponse) GetReleased() uint32 {
@@ -2680,7 +3435,7 @@ type DeleteQueueRequest struct {
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[31]
+	mi := &file_belfry_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2692,7 +3447,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[31]
+	mi := &file_belfry_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2705,7 +3460,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DeleteQueueRequest) GetQueue() string {
@@ -2735,7 +3490,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[32]
+	mi := &file_belfry_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2747,7 +3502,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[32]
+	mi := &file_belfry_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2760,7 +3515,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DeleteQueueResponse) GetPurged() uint32 {
@@ -2786,7 +3541,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[33]
+	mi := &file_belfry_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2798,7 +3553,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[33]
+	mi := &file_belfry_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2811,7 +3566,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 // GetClusterResponse is the cluster as the answering node heard of it.
@@ -2850,7 +3605,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[34]
+	mi := &file_belfry_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +3617,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[34]
+	mi := &file_belfry_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2875,7 +3630,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GetClusterResponse) GetClusterId() string {
@@ -2982,7 +3737,7 @@ type ShardMove struct {
 
 func (x *ShardMove) Reset() {
 	*x = ShardMove{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[35]
+	mi := &file_belfry_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2994,7 +3749,7 @@ func (x *ShardMove) String() string {
 func (*ShardMove) ProtoMessage() {}
 
 func (x *ShardMove) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[35]
+	mi := &file_belfry_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3007,7 +3762,7 @@ func (x *ShardMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMove.ProtoReflect.Descriptor instead.
 func (*ShardMove) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ShardMove) GetShard() uint32 {
@@ -3070,7 +3825,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[36]
+	mi := &file_belfry_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3082,7 +3837,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[36]
+	mi := &file_belfry_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3095,7 +3850,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Node) GetName() string {
@@ -3265,7 +4020,7 @@ type MirroredQueue struct {
 
 func (x *MirroredQueue) Reset() {
 	*x = MirroredQueue{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[37]
+	mi := &file_belfry_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3277,7 +4032,7 @@ func (x *MirroredQueue) String() string {
 func (*MirroredQueue) ProtoMessage() {}
 
 func (x *MirroredQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[37]
+	mi := &file_belfry_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3290,7 +4045,7 @@ func (x *MirroredQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MirroredQueue.ProtoReflect.Descriptor instead.
 func (*MirroredQueue) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *MirroredQueue) GetRedisQueue() string {
@@ -3392,7 +4147,7 @@ type NodeCondition struct {
 
 func (x *NodeCondition) Reset() {
 	*x = NodeCondition{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[38]
+	mi := &file_belfry_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3404,7 +4159,7 @@ func (x *NodeCondition) String() string {
 func (*NodeCondition) ProtoMessage() {}
 
 func (x *NodeCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[38]
+	mi := &file_belfry_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3417,7 +4172,7 @@ func (x *NodeCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCondition.ProtoReflect.Descriptor instead.
 func (*NodeCondition) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *NodeCondition) GetKind() string {
@@ -3474,7 +4229,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[39]
+	mi := &file_belfry_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3486,7 +4241,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[39]
+	mi := &file_belfry_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3499,7 +4254,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Shard) GetShard() uint32 {
@@ -3608,7 +4363,7 @@ type Catalog struct {
 
 func (x *Catalog) Reset() {
 	*x = Catalog{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[40]
+	mi := &file_belfry_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3620,7 +4375,7 @@ func (x *Catalog) String() string {
 func (*Catalog) ProtoMessage() {}
 
 func (x *Catalog) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[40]
+	mi := &file_belfry_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3633,7 +4388,7 @@ func (x *Catalog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Catalog.ProtoReflect.Descriptor instead.
 func (*Catalog) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Catalog) GetLeader() string {
@@ -3703,7 +4458,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[41]
+	mi := &file_belfry_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3715,7 +4470,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[41]
+	mi := &file_belfry_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3728,7 +4483,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Replica) GetNode() string {
@@ -3806,7 +4561,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[42]
+	mi := &file_belfry_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3818,7 +4573,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[42]
+	mi := &file_belfry_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3831,7 +4586,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DrainNodeRequest) GetName() string {
@@ -3880,7 +4635,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[43]
+	mi := &file_belfry_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3892,7 +4647,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[43]
+	mi := &file_belfry_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3905,7 +4660,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -3936,7 +4691,7 @@ type UpdateClusterRequest struct {
 
 func (x *UpdateClusterRequest) Reset() {
 	*x = UpdateClusterRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[44]
+	mi := &file_belfry_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3948,7 +4703,7 @@ func (x *UpdateClusterRequest) String() string {
 func (*UpdateClusterRequest) ProtoMessage() {}
 
 func (x *UpdateClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[44]
+	mi := &file_belfry_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3961,7 +4716,7 @@ func (x *UpdateClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateClusterRequest.ProtoReflect.Descriptor instead.
 func (*UpdateClusterRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *UpdateClusterRequest) GetReplicationFactor() uint32 {
@@ -4023,7 +4778,7 @@ type UpdateClusterResponse struct {
 
 func (x *UpdateClusterResponse) Reset() {
 	*x = UpdateClusterResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[45]
+	mi := &file_belfry_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4035,7 +4790,7 @@ func (x *UpdateClusterResponse) String() string {
 func (*UpdateClusterResponse) ProtoMessage() {}
 
 func (x *UpdateClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[45]
+	mi := &file_belfry_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4048,7 +4803,7 @@ func (x *UpdateClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateClusterResponse.ProtoReflect.Descriptor instead.
 func (*UpdateClusterResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *UpdateClusterResponse) GetReplicationFactor() uint32 {
@@ -4094,7 +4849,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[46]
+	mi := &file_belfry_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4106,7 +4861,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[46]
+	mi := &file_belfry_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4119,7 +4874,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RemoveNodeRequest) GetName() string {
@@ -4154,7 +4909,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[47]
+	mi := &file_belfry_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4166,7 +4921,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[47]
+	mi := &file_belfry_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4179,7 +4934,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RemoveNodeResponse) GetNode() *Node {
@@ -4204,7 +4959,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[48]
+	mi := &file_belfry_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4216,7 +4971,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[48]
+	mi := &file_belfry_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4229,7 +4984,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *TransferLeaderRequest) GetShard() uint32 {
@@ -4266,7 +5021,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[49]
+	mi := &file_belfry_v1_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4278,7 +5033,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[49]
+	mi := &file_belfry_v1_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4291,7 +5046,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *TransferLeaderResponse) GetPrevious() string {
@@ -4317,7 +5072,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[50]
+	mi := &file_belfry_v1_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4329,7 +5084,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[50]
+	mi := &file_belfry_v1_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4342,7 +5097,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{59}
 }
 
 // BackupResponse is the next part of a backup.
@@ -4360,7 +5115,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[51]
+	mi := &file_belfry_v1_admin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4372,7 +5127,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[51]
+	mi := &file_belfry_v1_admin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4385,7 +5140,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *BackupResponse) GetData() []byte {
@@ -4423,7 +5178,7 @@ type RestoreRequest struct {
 
 func (x *RestoreRequest) Reset() {
 	*x = RestoreRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[52]
+	mi := &file_belfry_v1_admin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4435,7 +5190,7 @@ func (x *RestoreRequest) String() string {
 func (*RestoreRequest) ProtoMessage() {}
 
 func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[52]
+	mi := &file_belfry_v1_admin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4448,7 +5203,7 @@ func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
 func (*RestoreRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RestoreRequest) GetOverdue() *OverduePolicy {
@@ -4484,7 +5239,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[53]
+	mi := &file_belfry_v1_admin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4496,7 +5251,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[53]
+	mi := &file_belfry_v1_admin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4509,7 +5264,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *RestoreResponse) GetClusterId() string {
@@ -4558,7 +5313,7 @@ type ResetClockRequest struct {
 
 func (x *ResetClockRequest) Reset() {
 	*x = ResetClockRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[54]
+	mi := &file_belfry_v1_admin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4570,7 +5325,7 @@ func (x *ResetClockRequest) String() string {
 func (*ResetClockRequest) ProtoMessage() {}
 
 func (x *ResetClockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[54]
+	mi := &file_belfry_v1_admin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4583,7 +5338,7 @@ func (x *ResetClockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetClockRequest.ProtoReflect.Descriptor instead.
 func (*ResetClockRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ResetClockRequest) GetRequestId() string {
@@ -4604,7 +5359,7 @@ type ResetClockResponse struct {
 
 func (x *ResetClockResponse) Reset() {
 	*x = ResetClockResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[55]
+	mi := &file_belfry_v1_admin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4616,7 +5371,7 @@ func (x *ResetClockResponse) String() string {
 func (*ResetClockResponse) ProtoMessage() {}
 
 func (x *ResetClockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[55]
+	mi := &file_belfry_v1_admin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4629,7 +5384,7 @@ func (x *ResetClockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetClockResponse.ProtoReflect.Descriptor instead.
 func (*ResetClockResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{55}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ResetClockResponse) GetShards() []*ShardClock {
@@ -4654,7 +5409,7 @@ type ShardClock struct {
 
 func (x *ShardClock) Reset() {
 	*x = ShardClock{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[56]
+	mi := &file_belfry_v1_admin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4666,7 +5421,7 @@ func (x *ShardClock) String() string {
 func (*ShardClock) ProtoMessage() {}
 
 func (x *ShardClock) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[56]
+	mi := &file_belfry_v1_admin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4679,7 +5434,7 @@ func (x *ShardClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardClock.ProtoReflect.Descriptor instead.
 func (*ShardClock) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{56}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ShardClock) GetShard() uint32 {
@@ -4724,7 +5479,7 @@ type Namespace struct {
 
 func (x *Namespace) Reset() {
 	*x = Namespace{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[57]
+	mi := &file_belfry_v1_admin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4736,7 +5491,7 @@ func (x *Namespace) String() string {
 func (*Namespace) ProtoMessage() {}
 
 func (x *Namespace) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[57]
+	mi := &file_belfry_v1_admin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4749,7 +5504,7 @@ func (x *Namespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Namespace.ProtoReflect.Descriptor instead.
 func (*Namespace) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{57}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Namespace) GetName() string {
@@ -4815,7 +5570,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[58]
+	mi := &file_belfry_v1_admin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4827,7 +5582,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[58]
+	mi := &file_belfry_v1_admin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4840,7 +5595,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{58}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SetNamespaceRequest) GetName() string {
@@ -4896,7 +5651,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[59]
+	mi := &file_belfry_v1_admin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4908,7 +5663,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[59]
+	mi := &file_belfry_v1_admin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4921,7 +5676,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{59}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SetNamespaceResponse) GetNamespace() *Namespace {
@@ -4944,7 +5699,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[60]
+	mi := &file_belfry_v1_admin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4956,7 +5711,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[60]
+	mi := &file_belfry_v1_admin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4969,7 +5724,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{60}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *GetNamespaceRequest) GetName() string {
@@ -5009,7 +5764,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[61]
+	mi := &file_belfry_v1_admin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5021,7 +5776,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[61]
+	mi := &file_belfry_v1_admin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5034,7 +5789,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{61}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *GetNamespaceResponse) GetNamespace() *Namespace {
@@ -5095,7 +5850,7 @@ type ListNamespacesRequest struct {
 
 func (x *ListNamespacesRequest) Reset() {
 	*x = ListNamespacesRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[62]
+	mi := &file_belfry_v1_admin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5107,7 +5862,7 @@ func (x *ListNamespacesRequest) String() string {
 func (*ListNamespacesRequest) ProtoMessage() {}
 
 func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[62]
+	mi := &file_belfry_v1_admin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5120,7 +5875,7 @@ func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNamespacesRequest.ProtoReflect.Descriptor instead.
 func (*ListNamespacesRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{62}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{71}
 }
 
 // ListNamespacesResponse has them.
@@ -5134,7 +5889,7 @@ type ListNamespacesResponse struct {
 
 func (x *ListNamespacesResponse) Reset() {
 	*x = ListNamespacesResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[63]
+	mi := &file_belfry_v1_admin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5146,7 +5901,7 @@ func (x *ListNamespacesResponse) String() string {
 func (*ListNamespacesResponse) ProtoMessage() {}
 
 func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[63]
+	mi := &file_belfry_v1_admin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5159,7 +5914,7 @@ func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNamespacesResponse.ProtoReflect.Descriptor instead.
 func (*ListNamespacesResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{63}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListNamespacesResponse) GetNamespaces() []*Namespace {
@@ -5182,7 +5937,7 @@ type DeleteNamespaceRequest struct {
 
 func (x *DeleteNamespaceRequest) Reset() {
 	*x = DeleteNamespaceRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[64]
+	mi := &file_belfry_v1_admin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5194,7 +5949,7 @@ func (x *DeleteNamespaceRequest) String() string {
 func (*DeleteNamespaceRequest) ProtoMessage() {}
 
 func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[64]
+	mi := &file_belfry_v1_admin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5207,7 +5962,7 @@ func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{64}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *DeleteNamespaceRequest) GetName() string {
@@ -5235,7 +5990,7 @@ type DeleteNamespaceResponse struct {
 
 func (x *DeleteNamespaceResponse) Reset() {
 	*x = DeleteNamespaceResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[65]
+	mi := &file_belfry_v1_admin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5247,7 +6002,7 @@ func (x *DeleteNamespaceResponse) String() string {
 func (*DeleteNamespaceResponse) ProtoMessage() {}
 
 func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[65]
+	mi := &file_belfry_v1_admin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5260,7 +6015,7 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{65}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *DeleteNamespaceResponse) GetFound() bool {
@@ -5308,7 +6063,7 @@ type StartTaskRequest struct {
 
 func (x *StartTaskRequest) Reset() {
 	*x = StartTaskRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[66]
+	mi := &file_belfry_v1_admin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5320,7 +6075,7 @@ func (x *StartTaskRequest) String() string {
 func (*StartTaskRequest) ProtoMessage() {}
 
 func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[66]
+	mi := &file_belfry_v1_admin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5333,7 +6088,7 @@ func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTaskRequest.ProtoReflect.Descriptor instead.
 func (*StartTaskRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{66}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *StartTaskRequest) GetQueue() string {
@@ -5472,7 +6227,7 @@ type StartTaskResponse struct {
 
 func (x *StartTaskResponse) Reset() {
 	*x = StartTaskResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[67]
+	mi := &file_belfry_v1_admin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5484,7 +6239,7 @@ func (x *StartTaskResponse) String() string {
 func (*StartTaskResponse) ProtoMessage() {}
 
 func (x *StartTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[67]
+	mi := &file_belfry_v1_admin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5497,7 +6252,7 @@ func (x *StartTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTaskResponse.ProtoReflect.Descriptor instead.
 func (*StartTaskResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{67}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *StartTaskResponse) GetTask() *Task {
@@ -5518,7 +6273,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[68]
+	mi := &file_belfry_v1_admin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5530,7 +6285,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[68]
+	mi := &file_belfry_v1_admin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5543,7 +6298,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{68}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *GetTaskRequest) GetId() string {
@@ -5564,7 +6319,7 @@ type GetTaskResponse struct {
 
 func (x *GetTaskResponse) Reset() {
 	*x = GetTaskResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[69]
+	mi := &file_belfry_v1_admin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5576,7 +6331,7 @@ func (x *GetTaskResponse) String() string {
 func (*GetTaskResponse) ProtoMessage() {}
 
 func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[69]
+	mi := &file_belfry_v1_admin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5589,7 +6344,7 @@ func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
 func (*GetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{69}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *GetTaskResponse) GetTask() *Task {
@@ -5610,7 +6365,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[70]
+	mi := &file_belfry_v1_admin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5622,7 +6377,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[70]
+	mi := &file_belfry_v1_admin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5635,7 +6390,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{70}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListTasksRequest) GetQueue() string {
@@ -5656,7 +6411,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[71]
+	mi := &file_belfry_v1_admin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5668,7 +6423,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[71]
+	mi := &file_belfry_v1_admin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5681,7 +6436,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{71}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -5702,7 +6457,7 @@ type StopTaskRequest struct {
 
 func (x *StopTaskRequest) Reset() {
 	*x = StopTaskRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[72]
+	mi := &file_belfry_v1_admin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5714,7 +6469,7 @@ func (x *StopTaskRequest) String() string {
 func (*StopTaskRequest) ProtoMessage() {}
 
 func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[72]
+	mi := &file_belfry_v1_admin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5727,7 +6482,7 @@ func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskRequest.ProtoReflect.Descriptor instead.
 func (*StopTaskRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{72}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *StopTaskRequest) GetId() string {
@@ -5748,7 +6503,7 @@ type StopTaskResponse struct {
 
 func (x *StopTaskResponse) Reset() {
 	*x = StopTaskResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[73]
+	mi := &file_belfry_v1_admin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5760,7 +6515,7 @@ func (x *StopTaskResponse) String() string {
 func (*StopTaskResponse) ProtoMessage() {}
 
 func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[73]
+	mi := &file_belfry_v1_admin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5773,7 +6528,7 @@ func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskResponse.ProtoReflect.Descriptor instead.
 func (*StopTaskResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{73}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *StopTaskResponse) GetTask() *Task {
@@ -5823,7 +6578,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[74]
+	mi := &file_belfry_v1_admin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5835,7 +6590,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[74]
+	mi := &file_belfry_v1_admin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5848,7 +6603,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{74}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Task) GetId() string {
@@ -6207,7 +6962,53 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"request_id\x18\x04 \x01(\tR\trequestId\"^\n" +
 	"\x12PurgeQueueResponse\x12\x16\n" +
 	"\x06purged\x18\x01 \x01(\rR\x06purged\x120\n" +
-	"\twitnesses\x18\x02 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\"\xd9\x01\n" +
+	"\twitnesses\x18\x02 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\"\x88\x02\n" +
+	"\x03Key\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
+	"\x06counts\x18\x02 \x01(\v2\x14.belfry.v1.JobCountsR\x06counts\x12\x16\n" +
+	"\x06paused\x18\x03 \x01(\bR\x06paused\x12-\n" +
+	"\ablocked\x18\x04 \x01(\x0e2\x13.belfry.v1.KeyBlockR\ablocked\x12>\n" +
+	"\rnext_token_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vnextTokenAt\x12:\n" +
+	"\vnext_due_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tnextDueAt\"\xd1\x01\n" +
+	"\x0fListKeysRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x16\n" +
+	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12)\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x13.belfry.v1.JobStateR\x05state\x12)\n" +
+	"\x05order\x18\x04 \x01(\x0e2\x13.belfry.v1.KeyOrderR\x05order\x12\x1b\n" +
+	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\"\x82\x02\n" +
+	"\x10ListKeysResponse\x12\"\n" +
+	"\x04keys\x18\x01 \x03(\v2\x0e.belfry.v1.KeyR\x04keys\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
+	"\bsearched\x18\x03 \x01(\x04R\bsearched\x12#\n" +
+	"\rstopped_early\x18\x04 \x01(\bR\fstoppedEarly\x120\n" +
+	"\twitnesses\x18\x05 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\x12/\n" +
+	"\x05as_of\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"X\n" +
+	"\x0fPauseKeyRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\"@\n" +
+	"\x10PauseKeyResponse\x12,\n" +
+	"\awitness\x18\x01 \x01(\v2\x12.belfry.v1.WitnessR\awitness\"Y\n" +
+	"\x10ResumeKeyRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\"A\n" +
+	"\x11ResumeKeyResponse\x12,\n" +
+	"\awitness\x18\x01 \x01(\v2\x12.belfry.v1.WitnessR\awitness\"\x97\x01\n" +
+	"\x0fPurgeKeyRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12+\n" +
+	"\x06states\x18\x03 \x03(\x0e2\x13.belfry.v1.JobStateR\x06states\x12\x10\n" +
+	"\x03max\x18\x04 \x01(\rR\x03max\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x05 \x01(\tR\trequestId\"X\n" +
+	"\x10PurgeKeyResponse\x12\x16\n" +
+	"\x06purged\x18\x01 \x01(\rR\x06purged\x12,\n" +
+	"\awitness\x18\x02 \x01(\v2\x12.belfry.v1.WitnessR\awitness\"\xd9\x01\n" +
 	"\x14ReleaseLeasesRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x16\n" +
 	"\x06client\x18\x02 \x01(\tR\x06client\x12C\n" +
@@ -6498,7 +7299,19 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\achanged\x18\x13 \x01(\x04R\achanged\x12\x18\n" +
 	"\askipped\x18\x14 \x01(\x04R\askipped\x125\n" +
 	"\bended_at\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x18\n" +
-	"\atrouble\x18\x16 \x01(\tR\atrouble*l\n" +
+	"\atrouble\x18\x16 \x01(\tR\atrouble*P\n" +
+	"\bKeyOrder\x12\x19\n" +
+	"\x15KEY_ORDER_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11KEY_ORDER_BACKLOG\x10\x01\x12\x12\n" +
+	"\x0eKEY_ORDER_NAME\x10\x02*\xa8\x01\n" +
+	"\bKeyBlock\x12\x19\n" +
+	"\x15KEY_BLOCK_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15KEY_BLOCK_NOT_BLOCKED\x10\x01\x12\x13\n" +
+	"\x0fKEY_BLOCK_LIMIT\x10\x02\x12\x12\n" +
+	"\x0eKEY_BLOCK_RATE\x10\x03\x12\x14\n" +
+	"\x10KEY_BLOCK_PAUSED\x10\x04\x12\x12\n" +
+	"\x0eKEY_BLOCK_DEAD\x10\x05\x12\x13\n" +
+	"\x0fKEY_BLOCK_ORDER\x10\x06*l\n" +
 	"\tNodeState\x12\x1a\n" +
 	"\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fNODE_STATE_LIVE\x10\x01\x12\x15\n" +
@@ -6509,7 +7322,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x0eTASK_ACT_COUNT\x10\x01\x12\x14\n" +
 	"\x10TASK_ACT_REDRIVE\x10\x02\x12\x13\n" +
 	"\x0fTASK_ACT_CANCEL\x10\x03\x12\x17\n" +
-	"\x13TASK_ACT_RESCHEDULE\x10\x042\xf8\x10\n" +
+	"\x13TASK_ACT_RESCHEDULE\x10\x042\x9e\x13\n" +
 	"\fAdminService\x12L\n" +
 	"\vCreateQueue\x12\x1d.belfry.v1.CreateQueueRequest\x1a\x1e.belfry.v1.CreateQueueResponse\x12N\n" +
 	"\n" +
@@ -6518,7 +7331,11 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\vUpdateQueue\x12\x1d.belfry.v1.UpdateQueueRequest\x1a\x1e.belfry.v1.UpdateQueueResponse\"\x03\x90\x02\x02\x12I\n" +
 	"\n" +
 	"PurgeQueue\x12\x1c.belfry.v1.PurgeQueueRequest\x1a\x1d.belfry.v1.PurgeQueueResponse\x12R\n" +
-	"\rReleaseLeases\x12\x1f.belfry.v1.ReleaseLeasesRequest\x1a .belfry.v1.ReleaseLeasesResponse\x12L\n" +
+	"\rReleaseLeases\x12\x1f.belfry.v1.ReleaseLeasesRequest\x1a .belfry.v1.ReleaseLeasesResponse\x12H\n" +
+	"\bListKeys\x12\x1a.belfry.v1.ListKeysRequest\x1a\x1b.belfry.v1.ListKeysResponse\"\x03\x90\x02\x01\x12H\n" +
+	"\bPauseKey\x12\x1a.belfry.v1.PauseKeyRequest\x1a\x1b.belfry.v1.PauseKeyResponse\"\x03\x90\x02\x02\x12K\n" +
+	"\tResumeKey\x12\x1b.belfry.v1.ResumeKeyRequest\x1a\x1c.belfry.v1.ResumeKeyResponse\"\x03\x90\x02\x02\x12C\n" +
+	"\bPurgeKey\x12\x1a.belfry.v1.PurgeKeyRequest\x1a\x1b.belfry.v1.PurgeKeyResponse\x12L\n" +
 	"\vDeleteQueue\x12\x1d.belfry.v1.DeleteQueueRequest\x1a\x1e.belfry.v1.DeleteQueueResponse\x12N\n" +
 	"\n" +
 	"GetCluster\x12\x1c.belfry.v1.GetClusterRequest\x1a\x1d.belfry.v1.GetClusterResponse\"\x03\x90\x02\x01\x12K\n" +
@@ -6557,256 +7374,288 @@ func file_belfry_v1_admin_proto_rawDescGZIP() []byte {
 	return file_belfry_v1_admin_proto_rawDescData
 }
 
-var file_belfry_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_belfry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
+var file_belfry_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_belfry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 84)
 var file_belfry_v1_admin_proto_goTypes = []any{
-	(NodeState)(0),                  // 0: belfry.v1.NodeState
-	(TaskAct)(0),                    // 1: belfry.v1.TaskAct
-	(*ListAuditRequest)(nil),        // 2: belfry.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),       // 3: belfry.v1.ListAuditResponse
-	(*AuditNode)(nil),               // 4: belfry.v1.AuditNode
-	(*AuditRecord)(nil),             // 5: belfry.v1.AuditRecord
-	(*CreateTokenRequest)(nil),      // 6: belfry.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),     // 7: belfry.v1.CreateTokenResponse
-	(*Token)(nil),                   // 8: belfry.v1.Token
-	(*ListTokensRequest)(nil),       // 9: belfry.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),      // 10: belfry.v1.ListTokensResponse
-	(*DeleteTokenRequest)(nil),      // 11: belfry.v1.DeleteTokenRequest
-	(*DeleteTokenResponse)(nil),     // 12: belfry.v1.DeleteTokenResponse
-	(*CreateQueueRequest)(nil),      // 13: belfry.v1.CreateQueueRequest
-	(*CreateQueueResponse)(nil),     // 14: belfry.v1.CreateQueueResponse
-	(*ListQueuesRequest)(nil),       // 15: belfry.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),      // 16: belfry.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),         // 17: belfry.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),        // 18: belfry.v1.GetQueueResponse
-	(*QueueMinute)(nil),             // 19: belfry.v1.QueueMinute
-	(*Queue)(nil),                   // 20: belfry.v1.Queue
-	(*DueHistogram)(nil),            // 21: belfry.v1.DueHistogram
-	(*DueSlice)(nil),                // 22: belfry.v1.DueSlice
-	(*JobCounts)(nil),               // 23: belfry.v1.JobCounts
-	(*Lateness)(nil),                // 24: belfry.v1.Lateness
-	(*QueueRates)(nil),              // 25: belfry.v1.QueueRates
-	(*QueueTotals)(nil),             // 26: belfry.v1.QueueTotals
-	(*UpdateQueueRequest)(nil),      // 27: belfry.v1.UpdateQueueRequest
-	(*UpdateQueueResponse)(nil),     // 28: belfry.v1.UpdateQueueResponse
-	(*PurgeQueueRequest)(nil),       // 29: belfry.v1.PurgeQueueRequest
-	(*PurgeQueueResponse)(nil),      // 30: belfry.v1.PurgeQueueResponse
-	(*ReleaseLeasesRequest)(nil),    // 31: belfry.v1.ReleaseLeasesRequest
-	(*ReleaseLeasesResponse)(nil),   // 32: belfry.v1.ReleaseLeasesResponse
-	(*DeleteQueueRequest)(nil),      // 33: belfry.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),     // 34: belfry.v1.DeleteQueueResponse
-	(*GetClusterRequest)(nil),       // 35: belfry.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),      // 36: belfry.v1.GetClusterResponse
-	(*ShardMove)(nil),               // 37: belfry.v1.ShardMove
-	(*Node)(nil),                    // 38: belfry.v1.Node
-	(*MirroredQueue)(nil),           // 39: belfry.v1.MirroredQueue
-	(*NodeCondition)(nil),           // 40: belfry.v1.NodeCondition
-	(*Shard)(nil),                   // 41: belfry.v1.Shard
-	(*Catalog)(nil),                 // 42: belfry.v1.Catalog
-	(*Replica)(nil),                 // 43: belfry.v1.Replica
-	(*DrainNodeRequest)(nil),        // 44: belfry.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),       // 45: belfry.v1.DrainNodeResponse
-	(*UpdateClusterRequest)(nil),    // 46: belfry.v1.UpdateClusterRequest
-	(*UpdateClusterResponse)(nil),   // 47: belfry.v1.UpdateClusterResponse
-	(*RemoveNodeRequest)(nil),       // 48: belfry.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),      // 49: belfry.v1.RemoveNodeResponse
-	(*TransferLeaderRequest)(nil),   // 50: belfry.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),  // 51: belfry.v1.TransferLeaderResponse
-	(*BackupRequest)(nil),           // 52: belfry.v1.BackupRequest
-	(*BackupResponse)(nil),          // 53: belfry.v1.BackupResponse
-	(*RestoreRequest)(nil),          // 54: belfry.v1.RestoreRequest
-	(*RestoreResponse)(nil),         // 55: belfry.v1.RestoreResponse
-	(*ResetClockRequest)(nil),       // 56: belfry.v1.ResetClockRequest
-	(*ResetClockResponse)(nil),      // 57: belfry.v1.ResetClockResponse
-	(*ShardClock)(nil),              // 58: belfry.v1.ShardClock
-	(*Namespace)(nil),               // 59: belfry.v1.Namespace
-	(*SetNamespaceRequest)(nil),     // 60: belfry.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 61: belfry.v1.SetNamespaceResponse
-	(*GetNamespaceRequest)(nil),     // 62: belfry.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 63: belfry.v1.GetNamespaceResponse
-	(*ListNamespacesRequest)(nil),   // 64: belfry.v1.ListNamespacesRequest
-	(*ListNamespacesResponse)(nil),  // 65: belfry.v1.ListNamespacesResponse
-	(*DeleteNamespaceRequest)(nil),  // 66: belfry.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil), // 67: belfry.v1.DeleteNamespaceResponse
-	(*StartTaskRequest)(nil),        // 68: belfry.v1.StartTaskRequest
-	(*StartTaskResponse)(nil),       // 69: belfry.v1.StartTaskResponse
-	(*GetTaskRequest)(nil),          // 70: belfry.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),         // 71: belfry.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),        // 72: belfry.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),       // 73: belfry.v1.ListTasksResponse
-	(*StopTaskRequest)(nil),         // 74: belfry.v1.StopTaskRequest
-	(*StopTaskResponse)(nil),        // 75: belfry.v1.StopTaskResponse
-	(*Task)(nil),                    // 76: belfry.v1.Task
-	(*timestamppb.Timestamp)(nil),   // 77: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 78: google.protobuf.Duration
-	(*QueueSettings)(nil),           // 79: belfry.v1.QueueSettings
-	(*Witness)(nil),                 // 80: belfry.v1.Witness
-	(JobState)(0),                   // 81: belfry.v1.JobState
-	(*OverduePolicy)(nil),           // 82: belfry.v1.OverduePolicy
+	(KeyOrder)(0),                   // 0: belfry.v1.KeyOrder
+	(KeyBlock)(0),                   // 1: belfry.v1.KeyBlock
+	(NodeState)(0),                  // 2: belfry.v1.NodeState
+	(TaskAct)(0),                    // 3: belfry.v1.TaskAct
+	(*ListAuditRequest)(nil),        // 4: belfry.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),       // 5: belfry.v1.ListAuditResponse
+	(*AuditNode)(nil),               // 6: belfry.v1.AuditNode
+	(*AuditRecord)(nil),             // 7: belfry.v1.AuditRecord
+	(*CreateTokenRequest)(nil),      // 8: belfry.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),     // 9: belfry.v1.CreateTokenResponse
+	(*Token)(nil),                   // 10: belfry.v1.Token
+	(*ListTokensRequest)(nil),       // 11: belfry.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),      // 12: belfry.v1.ListTokensResponse
+	(*DeleteTokenRequest)(nil),      // 13: belfry.v1.DeleteTokenRequest
+	(*DeleteTokenResponse)(nil),     // 14: belfry.v1.DeleteTokenResponse
+	(*CreateQueueRequest)(nil),      // 15: belfry.v1.CreateQueueRequest
+	(*CreateQueueResponse)(nil),     // 16: belfry.v1.CreateQueueResponse
+	(*ListQueuesRequest)(nil),       // 17: belfry.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),      // 18: belfry.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),         // 19: belfry.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),        // 20: belfry.v1.GetQueueResponse
+	(*QueueMinute)(nil),             // 21: belfry.v1.QueueMinute
+	(*Queue)(nil),                   // 22: belfry.v1.Queue
+	(*DueHistogram)(nil),            // 23: belfry.v1.DueHistogram
+	(*DueSlice)(nil),                // 24: belfry.v1.DueSlice
+	(*JobCounts)(nil),               // 25: belfry.v1.JobCounts
+	(*Lateness)(nil),                // 26: belfry.v1.Lateness
+	(*QueueRates)(nil),              // 27: belfry.v1.QueueRates
+	(*QueueTotals)(nil),             // 28: belfry.v1.QueueTotals
+	(*UpdateQueueRequest)(nil),      // 29: belfry.v1.UpdateQueueRequest
+	(*UpdateQueueResponse)(nil),     // 30: belfry.v1.UpdateQueueResponse
+	(*PurgeQueueRequest)(nil),       // 31: belfry.v1.PurgeQueueRequest
+	(*PurgeQueueResponse)(nil),      // 32: belfry.v1.PurgeQueueResponse
+	(*Key)(nil),                     // 33: belfry.v1.Key
+	(*ListKeysRequest)(nil),         // 34: belfry.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),        // 35: belfry.v1.ListKeysResponse
+	(*PauseKeyRequest)(nil),         // 36: belfry.v1.PauseKeyRequest
+	(*PauseKeyResponse)(nil),        // 37: belfry.v1.PauseKeyResponse
+	(*ResumeKeyRequest)(nil),        // 38: belfry.v1.ResumeKeyRequest
+	(*ResumeKeyResponse)(nil),       // 39: belfry.v1.ResumeKeyResponse
+	(*PurgeKeyRequest)(nil),         // 40: belfry.v1.PurgeKeyRequest
+	(*PurgeKeyResponse)(nil),        // 41: belfry.v1.PurgeKeyResponse
+	(*ReleaseLeasesRequest)(nil),    // 42: belfry.v1.ReleaseLeasesRequest
+	(*ReleaseLeasesResponse)(nil),   // 43: belfry.v1.ReleaseLeasesResponse
+	(*DeleteQueueRequest)(nil),      // 44: belfry.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),     // 45: belfry.v1.DeleteQueueResponse
+	(*GetClusterRequest)(nil),       // 46: belfry.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),      // 47: belfry.v1.GetClusterResponse
+	(*ShardMove)(nil),               // 48: belfry.v1.ShardMove
+	(*Node)(nil),                    // 49: belfry.v1.Node
+	(*MirroredQueue)(nil),           // 50: belfry.v1.MirroredQueue
+	(*NodeCondition)(nil),           // 51: belfry.v1.NodeCondition
+	(*Shard)(nil),                   // 52: belfry.v1.Shard
+	(*Catalog)(nil),                 // 53: belfry.v1.Catalog
+	(*Replica)(nil),                 // 54: belfry.v1.Replica
+	(*DrainNodeRequest)(nil),        // 55: belfry.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),       // 56: belfry.v1.DrainNodeResponse
+	(*UpdateClusterRequest)(nil),    // 57: belfry.v1.UpdateClusterRequest
+	(*UpdateClusterResponse)(nil),   // 58: belfry.v1.UpdateClusterResponse
+	(*RemoveNodeRequest)(nil),       // 59: belfry.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),      // 60: belfry.v1.RemoveNodeResponse
+	(*TransferLeaderRequest)(nil),   // 61: belfry.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),  // 62: belfry.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),           // 63: belfry.v1.BackupRequest
+	(*BackupResponse)(nil),          // 64: belfry.v1.BackupResponse
+	(*RestoreRequest)(nil),          // 65: belfry.v1.RestoreRequest
+	(*RestoreResponse)(nil),         // 66: belfry.v1.RestoreResponse
+	(*ResetClockRequest)(nil),       // 67: belfry.v1.ResetClockRequest
+	(*ResetClockResponse)(nil),      // 68: belfry.v1.ResetClockResponse
+	(*ShardClock)(nil),              // 69: belfry.v1.ShardClock
+	(*Namespace)(nil),               // 70: belfry.v1.Namespace
+	(*SetNamespaceRequest)(nil),     // 71: belfry.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 72: belfry.v1.SetNamespaceResponse
+	(*GetNamespaceRequest)(nil),     // 73: belfry.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 74: belfry.v1.GetNamespaceResponse
+	(*ListNamespacesRequest)(nil),   // 75: belfry.v1.ListNamespacesRequest
+	(*ListNamespacesResponse)(nil),  // 76: belfry.v1.ListNamespacesResponse
+	(*DeleteNamespaceRequest)(nil),  // 77: belfry.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 78: belfry.v1.DeleteNamespaceResponse
+	(*StartTaskRequest)(nil),        // 79: belfry.v1.StartTaskRequest
+	(*StartTaskResponse)(nil),       // 80: belfry.v1.StartTaskResponse
+	(*GetTaskRequest)(nil),          // 81: belfry.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),         // 82: belfry.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),        // 83: belfry.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),       // 84: belfry.v1.ListTasksResponse
+	(*StopTaskRequest)(nil),         // 85: belfry.v1.StopTaskRequest
+	(*StopTaskResponse)(nil),        // 86: belfry.v1.StopTaskResponse
+	(*Task)(nil),                    // 87: belfry.v1.Task
+	(*timestamppb.Timestamp)(nil),   // 88: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 89: google.protobuf.Duration
+	(*QueueSettings)(nil),           // 90: belfry.v1.QueueSettings
+	(*Witness)(nil),                 // 91: belfry.v1.Witness
+	(JobState)(0),                   // 92: belfry.v1.JobState
+	(*OverduePolicy)(nil),           // 93: belfry.v1.OverduePolicy
 }
 var file_belfry_v1_admin_proto_depIdxs = []int32{
-	5,   // 0: belfry.v1.ListAuditResponse.records:type_name -> belfry.v1.AuditRecord
-	4,   // 1: belfry.v1.ListAuditResponse.nodes:type_name -> belfry.v1.AuditNode
-	77,  // 2: belfry.v1.AuditNode.since:type_name -> google.protobuf.Timestamp
-	77,  // 3: belfry.v1.AuditRecord.ended_at:type_name -> google.protobuf.Timestamp
-	78,  // 4: belfry.v1.AuditRecord.took:type_name -> google.protobuf.Duration
-	78,  // 5: belfry.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	8,   // 6: belfry.v1.CreateTokenResponse.record:type_name -> belfry.v1.Token
-	77,  // 7: belfry.v1.Token.created_at:type_name -> google.protobuf.Timestamp
-	77,  // 8: belfry.v1.Token.not_after:type_name -> google.protobuf.Timestamp
-	78,  // 9: belfry.v1.Token.ttl:type_name -> google.protobuf.Duration
-	8,   // 10: belfry.v1.ListTokensResponse.tokens:type_name -> belfry.v1.Token
-	78,  // 11: belfry.v1.DeleteTokenRequest.after:type_name -> google.protobuf.Duration
-	79,  // 12: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	79,  // 13: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	80,  // 14: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	20,  // 15: belfry.v1.ListQueuesResponse.queues:type_name -> belfry.v1.Queue
-	21,  // 16: belfry.v1.ListQueuesResponse.due:type_name -> belfry.v1.DueHistogram
-	20,  // 17: belfry.v1.GetQueueResponse.queue:type_name -> belfry.v1.Queue
-	80,  // 18: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	19,  // 19: belfry.v1.GetQueueResponse.minutes:type_name -> belfry.v1.QueueMinute
-	77,  // 20: belfry.v1.GetQueueResponse.minutes_since:type_name -> google.protobuf.Timestamp
-	77,  // 21: belfry.v1.QueueMinute.start:type_name -> google.protobuf.Timestamp
-	78,  // 22: belfry.v1.QueueMinute.late_p50:type_name -> google.protobuf.Duration
-	78,  // 23: belfry.v1.QueueMinute.late_p99:type_name -> google.protobuf.Duration
-	79,  // 24: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
-	23,  // 25: belfry.v1.Queue.counts:type_name -> belfry.v1.JobCounts
-	78,  // 26: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
-	77,  // 27: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
-	24,  // 28: belfry.v1.Queue.lateness:type_name -> belfry.v1.Lateness
-	25,  // 29: belfry.v1.Queue.rates:type_name -> belfry.v1.QueueRates
-	26,  // 30: belfry.v1.Queue.totals:type_name -> belfry.v1.QueueTotals
-	78,  // 31: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
-	77,  // 32: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
-	21,  // 33: belfry.v1.Queue.due:type_name -> belfry.v1.DueHistogram
-	22,  // 34: belfry.v1.DueHistogram.minutes:type_name -> belfry.v1.DueSlice
-	22,  // 35: belfry.v1.DueHistogram.hours:type_name -> belfry.v1.DueSlice
-	22,  // 36: belfry.v1.DueHistogram.days:type_name -> belfry.v1.DueSlice
-	77,  // 37: belfry.v1.DueSlice.start:type_name -> google.protobuf.Timestamp
-	78,  // 38: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
-	78,  // 39: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
-	78,  // 40: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
-	78,  // 41: belfry.v1.Lateness.window:type_name -> google.protobuf.Duration
-	78,  // 42: belfry.v1.QueueRates.window:type_name -> google.protobuf.Duration
-	79,  // 43: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	79,  // 44: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	80,  // 45: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	81,  // 46: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
-	80,  // 47: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	77,  // 48: belfry.v1.ReleaseLeasesRequest.reserved_before:type_name -> google.protobuf.Timestamp
-	80,  // 49: belfry.v1.ReleaseLeasesResponse.witnesses:type_name -> belfry.v1.Witness
-	80,  // 50: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	38,  // 51: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
-	41,  // 52: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
-	42,  // 53: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
-	78,  // 54: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	37,  // 55: belfry.v1.GetClusterResponse.moves:type_name -> belfry.v1.ShardMove
-	0,   // 56: belfry.v1.Node.state:type_name -> belfry.v1.NodeState
-	77,  // 57: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
-	40,  // 58: belfry.v1.Node.conditions:type_name -> belfry.v1.NodeCondition
-	78,  // 59: belfry.v1.Node.clock_offset:type_name -> google.protobuf.Duration
-	77,  // 60: belfry.v1.Node.backup_at:type_name -> google.protobuf.Timestamp
-	39,  // 61: belfry.v1.Node.mirrored:type_name -> belfry.v1.MirroredQueue
-	77,  // 62: belfry.v1.MirroredQueue.looked_at:type_name -> google.protobuf.Timestamp
-	77,  // 63: belfry.v1.MirroredQueue.earliest_due_at:type_name -> google.protobuf.Timestamp
-	78,  // 64: belfry.v1.MirroredQueue.lateness:type_name -> google.protobuf.Duration
-	77,  // 65: belfry.v1.NodeCondition.since:type_name -> google.protobuf.Timestamp
-	77,  // 66: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
-	43,  // 67: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
-	78,  // 68: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
-	43,  // 69: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
-	77,  // 70: belfry.v1.Catalog.heard_at:type_name -> google.protobuf.Timestamp
-	77,  // 71: belfry.v1.Replica.behind_since:type_name -> google.protobuf.Timestamp
-	77,  // 72: belfry.v1.Replica.snapshot_at:type_name -> google.protobuf.Timestamp
-	38,  // 73: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
-	78,  // 74: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
-	78,  // 75: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	38,  // 76: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
-	82,  // 77: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
-	77,  // 78: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
-	58,  // 79: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
-	77,  // 80: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
-	77,  // 81: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
-	59,  // 82: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	59,  // 83: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	77,  // 84: belfry.v1.GetNamespaceResponse.as_of:type_name -> google.protobuf.Timestamp
-	59,  // 85: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
-	81,  // 86: belfry.v1.StartTaskRequest.state:type_name -> belfry.v1.JobState
-	77,  // 87: belfry.v1.StartTaskRequest.due_after:type_name -> google.protobuf.Timestamp
-	77,  // 88: belfry.v1.StartTaskRequest.due_before:type_name -> google.protobuf.Timestamp
-	1,   // 89: belfry.v1.StartTaskRequest.act:type_name -> belfry.v1.TaskAct
-	78,  // 90: belfry.v1.StartTaskRequest.delay:type_name -> google.protobuf.Duration
-	77,  // 91: belfry.v1.StartTaskRequest.due_at:type_name -> google.protobuf.Timestamp
-	76,  // 92: belfry.v1.StartTaskResponse.task:type_name -> belfry.v1.Task
-	76,  // 93: belfry.v1.GetTaskResponse.task:type_name -> belfry.v1.Task
-	76,  // 94: belfry.v1.ListTasksResponse.tasks:type_name -> belfry.v1.Task
-	76,  // 95: belfry.v1.StopTaskResponse.task:type_name -> belfry.v1.Task
-	81,  // 96: belfry.v1.Task.state:type_name -> belfry.v1.JobState
-	77,  // 97: belfry.v1.Task.due_after:type_name -> google.protobuf.Timestamp
-	77,  // 98: belfry.v1.Task.due_before:type_name -> google.protobuf.Timestamp
-	1,   // 99: belfry.v1.Task.act:type_name -> belfry.v1.TaskAct
-	77,  // 100: belfry.v1.Task.due_at:type_name -> google.protobuf.Timestamp
-	77,  // 101: belfry.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	77,  // 102: belfry.v1.Task.ended_at:type_name -> google.protobuf.Timestamp
-	13,  // 103: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
-	15,  // 104: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
-	17,  // 105: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
-	27,  // 106: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
-	29,  // 107: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
-	31,  // 108: belfry.v1.AdminService.ReleaseLeases:input_type -> belfry.v1.ReleaseLeasesRequest
-	33,  // 109: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
-	35,  // 110: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
-	44,  // 111: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
-	46,  // 112: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
-	60,  // 113: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
-	62,  // 114: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
-	64,  // 115: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
-	66,  // 116: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
-	48,  // 117: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
-	50,  // 118: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
-	52,  // 119: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
-	54,  // 120: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
-	56,  // 121: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
-	6,   // 122: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
-	9,   // 123: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
-	11,  // 124: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
-	68,  // 125: belfry.v1.AdminService.StartTask:input_type -> belfry.v1.StartTaskRequest
-	70,  // 126: belfry.v1.AdminService.GetTask:input_type -> belfry.v1.GetTaskRequest
-	72,  // 127: belfry.v1.AdminService.ListTasks:input_type -> belfry.v1.ListTasksRequest
-	74,  // 128: belfry.v1.AdminService.StopTask:input_type -> belfry.v1.StopTaskRequest
-	2,   // 129: belfry.v1.AdminService.ListAudit:input_type -> belfry.v1.ListAuditRequest
-	14,  // 130: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
-	16,  // 131: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
-	18,  // 132: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
-	28,  // 133: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
-	30,  // 134: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
-	32,  // 135: belfry.v1.AdminService.ReleaseLeases:output_type -> belfry.v1.ReleaseLeasesResponse
-	34,  // 136: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
-	36,  // 137: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
-	45,  // 138: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
-	47,  // 139: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
-	61,  // 140: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
-	63,  // 141: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
-	65,  // 142: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
-	67,  // 143: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
-	49,  // 144: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
-	51,  // 145: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
-	53,  // 146: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
-	55,  // 147: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
-	57,  // 148: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
-	7,   // 149: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
-	10,  // 150: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
-	12,  // 151: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
-	69,  // 152: belfry.v1.AdminService.StartTask:output_type -> belfry.v1.StartTaskResponse
-	71,  // 153: belfry.v1.AdminService.GetTask:output_type -> belfry.v1.GetTaskResponse
-	73,  // 154: belfry.v1.AdminService.ListTasks:output_type -> belfry.v1.ListTasksResponse
-	75,  // 155: belfry.v1.AdminService.StopTask:output_type -> belfry.v1.StopTaskResponse
-	3,   // 156: belfry.v1.AdminService.ListAudit:output_type -> belfry.v1.ListAuditResponse
-	130, // [130:157] is the sub-list for method output_type
-	103, // [103:130] is the sub-list for method input_type
-	103, // [103:103] is the sub-list for extension type_name
-	103, // [103:103] is the sub-list for extension extendee
-	0,   // [0:103] is the sub-list for field type_name
+	7,   // 0: belfry.v1.ListAuditResponse.records:type_name -> belfry.v1.AuditRecord
+	6,   // 1: belfry.v1.ListAuditResponse.nodes:type_name -> belfry.v1.AuditNode
+	88,  // 2: belfry.v1.AuditNode.since:type_name -> google.protobuf.Timestamp
+	88,  // 3: belfry.v1.AuditRecord.ended_at:type_name -> google.protobuf.Timestamp
+	89,  // 4: belfry.v1.AuditRecord.took:type_name -> google.protobuf.Duration
+	89,  // 5: belfry.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	10,  // 6: belfry.v1.CreateTokenResponse.record:type_name -> belfry.v1.Token
+	88,  // 7: belfry.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	88,  // 8: belfry.v1.Token.not_after:type_name -> google.protobuf.Timestamp
+	89,  // 9: belfry.v1.Token.ttl:type_name -> google.protobuf.Duration
+	10,  // 10: belfry.v1.ListTokensResponse.tokens:type_name -> belfry.v1.Token
+	89,  // 11: belfry.v1.DeleteTokenRequest.after:type_name -> google.protobuf.Duration
+	90,  // 12: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	90,  // 13: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	91,  // 14: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	22,  // 15: belfry.v1.ListQueuesResponse.queues:type_name -> belfry.v1.Queue
+	23,  // 16: belfry.v1.ListQueuesResponse.due:type_name -> belfry.v1.DueHistogram
+	22,  // 17: belfry.v1.GetQueueResponse.queue:type_name -> belfry.v1.Queue
+	91,  // 18: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	21,  // 19: belfry.v1.GetQueueResponse.minutes:type_name -> belfry.v1.QueueMinute
+	88,  // 20: belfry.v1.GetQueueResponse.minutes_since:type_name -> google.protobuf.Timestamp
+	88,  // 21: belfry.v1.QueueMinute.start:type_name -> google.protobuf.Timestamp
+	89,  // 22: belfry.v1.QueueMinute.late_p50:type_name -> google.protobuf.Duration
+	89,  // 23: belfry.v1.QueueMinute.late_p99:type_name -> google.protobuf.Duration
+	90,  // 24: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
+	25,  // 25: belfry.v1.Queue.counts:type_name -> belfry.v1.JobCounts
+	89,  // 26: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
+	88,  // 27: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
+	26,  // 28: belfry.v1.Queue.lateness:type_name -> belfry.v1.Lateness
+	27,  // 29: belfry.v1.Queue.rates:type_name -> belfry.v1.QueueRates
+	28,  // 30: belfry.v1.Queue.totals:type_name -> belfry.v1.QueueTotals
+	89,  // 31: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
+	88,  // 32: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
+	23,  // 33: belfry.v1.Queue.due:type_name -> belfry.v1.DueHistogram
+	24,  // 34: belfry.v1.DueHistogram.minutes:type_name -> belfry.v1.DueSlice
+	24,  // 35: belfry.v1.DueHistogram.hours:type_name -> belfry.v1.DueSlice
+	24,  // 36: belfry.v1.DueHistogram.days:type_name -> belfry.v1.DueSlice
+	88,  // 37: belfry.v1.DueSlice.start:type_name -> google.protobuf.Timestamp
+	89,  // 38: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
+	89,  // 39: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
+	89,  // 40: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
+	89,  // 41: belfry.v1.Lateness.window:type_name -> google.protobuf.Duration
+	89,  // 42: belfry.v1.QueueRates.window:type_name -> google.protobuf.Duration
+	90,  // 43: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	90,  // 44: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	91,  // 45: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	92,  // 46: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
+	91,  // 47: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	25,  // 48: belfry.v1.Key.counts:type_name -> belfry.v1.JobCounts
+	1,   // 49: belfry.v1.Key.blocked:type_name -> belfry.v1.KeyBlock
+	88,  // 50: belfry.v1.Key.next_token_at:type_name -> google.protobuf.Timestamp
+	88,  // 51: belfry.v1.Key.next_due_at:type_name -> google.protobuf.Timestamp
+	92,  // 52: belfry.v1.ListKeysRequest.state:type_name -> belfry.v1.JobState
+	0,   // 53: belfry.v1.ListKeysRequest.order:type_name -> belfry.v1.KeyOrder
+	33,  // 54: belfry.v1.ListKeysResponse.keys:type_name -> belfry.v1.Key
+	91,  // 55: belfry.v1.ListKeysResponse.witnesses:type_name -> belfry.v1.Witness
+	88,  // 56: belfry.v1.ListKeysResponse.as_of:type_name -> google.protobuf.Timestamp
+	91,  // 57: belfry.v1.PauseKeyResponse.witness:type_name -> belfry.v1.Witness
+	91,  // 58: belfry.v1.ResumeKeyResponse.witness:type_name -> belfry.v1.Witness
+	92,  // 59: belfry.v1.PurgeKeyRequest.states:type_name -> belfry.v1.JobState
+	91,  // 60: belfry.v1.PurgeKeyResponse.witness:type_name -> belfry.v1.Witness
+	88,  // 61: belfry.v1.ReleaseLeasesRequest.reserved_before:type_name -> google.protobuf.Timestamp
+	91,  // 62: belfry.v1.ReleaseLeasesResponse.witnesses:type_name -> belfry.v1.Witness
+	91,  // 63: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	49,  // 64: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
+	52,  // 65: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
+	53,  // 66: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
+	89,  // 67: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	48,  // 68: belfry.v1.GetClusterResponse.moves:type_name -> belfry.v1.ShardMove
+	2,   // 69: belfry.v1.Node.state:type_name -> belfry.v1.NodeState
+	88,  // 70: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
+	51,  // 71: belfry.v1.Node.conditions:type_name -> belfry.v1.NodeCondition
+	89,  // 72: belfry.v1.Node.clock_offset:type_name -> google.protobuf.Duration
+	88,  // 73: belfry.v1.Node.backup_at:type_name -> google.protobuf.Timestamp
+	50,  // 74: belfry.v1.Node.mirrored:type_name -> belfry.v1.MirroredQueue
+	88,  // 75: belfry.v1.MirroredQueue.looked_at:type_name -> google.protobuf.Timestamp
+	88,  // 76: belfry.v1.MirroredQueue.earliest_due_at:type_name -> google.protobuf.Timestamp
+	89,  // 77: belfry.v1.MirroredQueue.lateness:type_name -> google.protobuf.Duration
+	88,  // 78: belfry.v1.NodeCondition.since:type_name -> google.protobuf.Timestamp
+	88,  // 79: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
+	54,  // 80: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
+	89,  // 81: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
+	54,  // 82: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
+	88,  // 83: belfry.v1.Catalog.heard_at:type_name -> google.protobuf.Timestamp
+	88,  // 84: belfry.v1.Replica.behind_since:type_name -> google.protobuf.Timestamp
+	88,  // 85: belfry.v1.Replica.snapshot_at:type_name -> google.protobuf.Timestamp
+	49,  // 86: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
+	89,  // 87: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
+	89,  // 88: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	49,  // 89: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
+	93,  // 90: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
+	88,  // 91: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
+	69,  // 92: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
+	88,  // 93: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
+	88,  // 94: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
+	70,  // 95: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	70,  // 96: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	88,  // 97: belfry.v1.GetNamespaceResponse.as_of:type_name -> google.protobuf.Timestamp
+	70,  // 98: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
+	92,  // 99: belfry.v1.StartTaskRequest.state:type_name -> belfry.v1.JobState
+	88,  // 100: belfry.v1.StartTaskRequest.due_after:type_name -> google.protobuf.Timestamp
+	88,  // 101: belfry.v1.StartTaskRequest.due_before:type_name -> google.protobuf.Timestamp
+	3,   // 102: belfry.v1.StartTaskRequest.act:type_name -> belfry.v1.TaskAct
+	89,  // 103: belfry.v1.StartTaskRequest.delay:type_name -> google.protobuf.Duration
+	88,  // 104: belfry.v1.StartTaskRequest.due_at:type_name -> google.protobuf.Timestamp
+	87,  // 105: belfry.v1.StartTaskResponse.task:type_name -> belfry.v1.Task
+	87,  // 106: belfry.v1.GetTaskResponse.task:type_name -> belfry.v1.Task
+	87,  // 107: belfry.v1.ListTasksResponse.tasks:type_name -> belfry.v1.Task
+	87,  // 108: belfry.v1.StopTaskResponse.task:type_name -> belfry.v1.Task
+	92,  // 109: belfry.v1.Task.state:type_name -> belfry.v1.JobState
+	88,  // 110: belfry.v1.Task.due_after:type_name -> google.protobuf.Timestamp
+	88,  // 111: belfry.v1.Task.due_before:type_name -> google.protobuf.Timestamp
+	3,   // 112: belfry.v1.Task.act:type_name -> belfry.v1.TaskAct
+	88,  // 113: belfry.v1.Task.due_at:type_name -> google.protobuf.Timestamp
+	88,  // 114: belfry.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	88,  // 115: belfry.v1.Task.ended_at:type_name -> google.protobuf.Timestamp
+	15,  // 116: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
+	17,  // 117: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
+	19,  // 118: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
+	29,  // 119: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
+	31,  // 120: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
+	42,  // 121: belfry.v1.AdminService.ReleaseLeases:input_type -> belfry.v1.ReleaseLeasesRequest
+	34,  // 122: belfry.v1.AdminService.ListKeys:input_type -> belfry.v1.ListKeysRequest
+	36,  // 123: belfry.v1.AdminService.PauseKey:input_type -> belfry.v1.PauseKeyRequest
+	38,  // 124: belfry.v1.AdminService.ResumeKey:input_type -> belfry.v1.ResumeKeyRequest
+	40,  // 125: belfry.v1.AdminService.PurgeKey:input_type -> belfry.v1.PurgeKeyRequest
+	44,  // 126: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
+	46,  // 127: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
+	55,  // 128: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
+	57,  // 129: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
+	71,  // 130: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
+	73,  // 131: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
+	75,  // 132: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
+	77,  // 133: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
+	59,  // 134: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
+	61,  // 135: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
+	63,  // 136: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
+	65,  // 137: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
+	67,  // 138: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
+	8,   // 139: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
+	11,  // 140: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
+	13,  // 141: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
+	79,  // 142: belfry.v1.AdminService.StartTask:input_type -> belfry.v1.StartTaskRequest
+	81,  // 143: belfry.v1.AdminService.GetTask:input_type -> belfry.v1.GetTaskRequest
+	83,  // 144: belfry.v1.AdminService.ListTasks:input_type -> belfry.v1.ListTasksRequest
+	85,  // 145: belfry.v1.AdminService.StopTask:input_type -> belfry.v1.StopTaskRequest
+	4,   // 146: belfry.v1.AdminService.ListAudit:input_type -> belfry.v1.ListAuditRequest
+	16,  // 147: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
+	18,  // 148: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
+	20,  // 149: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
+	30,  // 150: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
+	32,  // 151: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
+	43,  // 152: belfry.v1.AdminService.ReleaseLeases:output_type -> belfry.v1.ReleaseLeasesResponse
+	35,  // 153: belfry.v1.AdminService.ListKeys:output_type -> belfry.v1.ListKeysResponse
+	37,  // 154: belfry.v1.AdminService.PauseKey:output_type -> belfry.v1.PauseKeyResponse
+	39,  // 155: belfry.v1.AdminService.ResumeKey:output_type -> belfry.v1.ResumeKeyResponse
+	41,  // 156: belfry.v1.AdminService.PurgeKey:output_type -> belfry.v1.PurgeKeyResponse
+	45,  // 157: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
+	47,  // 158: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
+	56,  // 159: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
+	58,  // 160: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
+	72,  // 161: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
+	74,  // 162: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
+	76,  // 163: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
+	78,  // 164: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
+	60,  // 165: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
+	62,  // 166: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
+	64,  // 167: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
+	66,  // 168: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
+	68,  // 169: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
+	9,   // 170: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
+	12,  // 171: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
+	14,  // 172: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
+	80,  // 173: belfry.v1.AdminService.StartTask:output_type -> belfry.v1.StartTaskResponse
+	82,  // 174: belfry.v1.AdminService.GetTask:output_type -> belfry.v1.GetTaskResponse
+	84,  // 175: belfry.v1.AdminService.ListTasks:output_type -> belfry.v1.ListTasksResponse
+	86,  // 176: belfry.v1.AdminService.StopTask:output_type -> belfry.v1.StopTaskResponse
+	5,   // 177: belfry.v1.AdminService.ListAudit:output_type -> belfry.v1.ListAuditResponse
+	147, // [147:178] is the sub-list for method output_type
+	116, // [116:147] is the sub-list for method input_type
+	116, // [116:116] is the sub-list for extension type_name
+	116, // [116:116] is the sub-list for extension extendee
+	0,   // [0:116] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_admin_proto_init() }
@@ -6816,10 +7665,10 @@ func file_belfry_v1_admin_proto_init() {
 	}
 	file_belfry_v1_types_proto_init()
 	file_belfry_v1_admin_proto_msgTypes[18].OneofWrappers = []any{}
-	file_belfry_v1_admin_proto_msgTypes[42].OneofWrappers = []any{}
-	file_belfry_v1_admin_proto_msgTypes[44].OneofWrappers = []any{}
-	file_belfry_v1_admin_proto_msgTypes[58].OneofWrappers = []any{}
-	file_belfry_v1_admin_proto_msgTypes[66].OneofWrappers = []any{
+	file_belfry_v1_admin_proto_msgTypes[51].OneofWrappers = []any{}
+	file_belfry_v1_admin_proto_msgTypes[53].OneofWrappers = []any{}
+	file_belfry_v1_admin_proto_msgTypes[67].OneofWrappers = []any{}
+	file_belfry_v1_admin_proto_msgTypes[75].OneofWrappers = []any{
 		(*StartTaskRequest_Delay)(nil),
 		(*StartTaskRequest_DueAt)(nil),
 	}
@@ -6828,8 +7677,8 @@ func file_belfry_v1_admin_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_belfry_v1_admin_proto_rawDesc), len(file_belfry_v1_admin_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   75,
+			NumEnums:      4,
+			NumMessages:   84,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

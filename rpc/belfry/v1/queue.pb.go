@@ -1906,6 +1906,8 @@ type ListRequest struct {
 	// Only jobs whose last error has this cause, at most 1,024 bytes: the error without what differs between errors of one
 	// cause. Numbers, and words with digits such as UUIDs and hashes, are `#` in it.
 	Cause string `protobuf:"bytes,9,opt,name=cause,proto3" json:"cause,omitempty"`
+	// Only jobs that have this key, at most 128 bytes. With this the list is a search too.
+	Key string `protobuf:"bytes,10,opt,name=key,proto3" json:"key,omitempty"`
 	// Answer from the nearest replicas, also if a shard has no leader: what they have applied, which may be old.
 	Stale         bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2001,6 +2003,13 @@ func (x *ListRequest) GetText() string {
 func (x *ListRequest) GetCause() string {
 	if x != nil {
 		return x.Cause
+	}
+	return ""
+}
+
+func (x *ListRequest) GetKey() string {
+	if x != nil {
+		return x.Key
 	}
 	return ""
 }
@@ -2863,7 +2872,7 @@ const file_belfry_v1_queue_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\v2\x0e.belfry.v1.JobR\x03job\x12,\n" +
 	"\awitness\x18\x02 \x01(\v2\x12.belfry.v1.WitnessR\awitness\x12\x14\n" +
 	"\x05stale\x18\x14 \x01(\bR\x05stale\x12/\n" +
-	"\x05as_of\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\xdb\x02\n" +
+	"\x05as_of\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\xed\x02\n" +
 	"\vListRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12)\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x13.belfry.v1.JobStateR\x05state\x127\n" +
@@ -2875,7 +2884,9 @@ const file_belfry_v1_queue_proto_rawDesc = "" +
 	"page_token\x18\x06 \x01(\tR\tpageToken\x12\x1b\n" +
 	"\tid_prefix\x18\a \x01(\tR\bidPrefix\x12\x12\n" +
 	"\x04text\x18\b \x01(\tR\x04text\x12\x14\n" +
-	"\x05cause\x18\t \x01(\tR\x05cause\x12\x14\n" +
+	"\x05cause\x18\t \x01(\tR\x05cause\x12\x10\n" +
+	"\x03key\x18\n" +
+	" \x01(\tR\x03key\x12\x14\n" +
 	"\x05stale\x18\x14 \x01(\bR\x05stale\"\xef\x01\n" +
 	"\fListResponse\x12\"\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x0e.belfry.v1.JobR\x04jobs\x12&\n" +

@@ -48,6 +48,14 @@ const (
 	// AdminServiceReleaseLeasesProcedure is the fully-qualified name of the AdminService's
 	// ReleaseLeases RPC.
 	AdminServiceReleaseLeasesProcedure = "/belfry.v1.AdminService/ReleaseLeases"
+	// AdminServiceListKeysProcedure is the fully-qualified name of the AdminService's ListKeys RPC.
+	AdminServiceListKeysProcedure = "/belfry.v1.AdminService/ListKeys"
+	// AdminServicePauseKeyProcedure is the fully-qualified name of the AdminService's PauseKey RPC.
+	AdminServicePauseKeyProcedure = "/belfry.v1.AdminService/PauseKey"
+	// AdminServiceResumeKeyProcedure is the fully-qualified name of the AdminService's ResumeKey RPC.
+	AdminServiceResumeKeyProcedure = "/belfry.v1.AdminService/ResumeKey"
+	// AdminServicePurgeKeyProcedure is the fully-qualified name of the AdminService's PurgeKey RPC.
+	AdminServicePurgeKeyProcedure = "/belfry.v1.AdminService/PurgeKey"
 	// AdminServiceDeleteQueueProcedure is the fully-qualified name of the AdminService's DeleteQueue
 	// RPC.
 	AdminServiceDeleteQueueProcedure = "/belfry.v1.AdminService/DeleteQueue"
@@ -126,6 +134,20 @@ type AdminServiceClient interface {
 	// Errors: INVALID, TOO_LARGE, QUEUE_NOT_FOUND, UNIMPLEMENTED until all nodes run a version that notes who
 	// holds a job.
 	ReleaseLeases(context.Context, *v1.ReleaseLeasesRequest) (*v1.ReleaseLeasesResponse, error)
+	// ListKeys reads the keys of a queue that have jobs or are paused. It looks at all of them, at most 1,000,000 of each
+	// shard for about a second, and says if it stopped before the end.
+	// Errors: INVALID, TOO_LARGE, QUEUE_NOT_FOUND, UNIMPLEMENTED until all nodes run a version that knows keys.
+	ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error)
+	// PauseKey keeps the jobs of one key of a queue back until ResumeKey. Puts go on, and so do leases. Pausing a key that is
+	// paused changes nothing.
+	// Errors: INVALID, TOO_LARGE, QUEUE_NOT_FOUND, QUOTA if 10,000 keys of the shard are paused, UNIMPLEMENTED as ListKeys.
+	PauseKey(context.Context, *v1.PauseKeyRequest) (*v1.PauseKeyResponse, error)
+	// ResumeKey ends the pause of a key. Resuming a key that is not paused changes nothing.
+	// Errors: INVALID, TOO_LARGE, QUEUE_NOT_FOUND, UNIMPLEMENTED as ListKeys.
+	ResumeKey(context.Context, *v1.ResumeKeyRequest) (*v1.ResumeKeyResponse, error)
+	// PurgeKey removes the jobs of one key that are in the given states, with puts that wait for the end of one.
+	// Errors: INVALID, TOO_LARGE, QUEUE_NOT_FOUND, UNIMPLEMENTED as ListKeys.
+	PurgeKey(context.Context, *v1.PurgeKeyRequest) (*v1.PurgeKeyResponse, error)
 	// DeleteQueue removes a queue with its jobs, settings and remembered ids. A later put makes a new queue.
 	// Errors: QUEUE_NOT_FOUND.
 	DeleteQueue(context.Context, *v1.DeleteQueueRequest) (*v1.DeleteQueueResponse, error)
@@ -254,6 +276,33 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+AdminServiceReleaseLeasesProcedure,
 			connect.WithSchema(adminServiceMethods.ByName("ReleaseLeases")),
+			connect.WithClientOptions(opts...),
+		),
+		listKeys: connect.NewClient[v1.ListKeysRequest, v1.ListKeysResponse](
+			httpClient,
+			baseURL+AdminServiceListKeysProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("ListKeys")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		pauseKey: connect.NewClient[v1.PauseKeyRequest, v1.PauseKeyResponse](
+			httpClient,
+			baseURL+AdminServicePauseKeyProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("PauseKey")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
+		resumeKey: connect.NewClient[v1.ResumeKeyRequest, v1.ResumeKeyResponse](
+			httpClient,
+			baseURL+AdminServiceResumeKeyProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("ResumeKey")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
+		purgeKey: connect.NewClient[v1.PurgeKeyRequest, v1.PurgeKeyResponse](
+			httpClient,
+			baseURL+AdminServicePurgeKeyProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("PurgeKey")),
 			connect.WithClientOptions(opts...),
 		),
 		deleteQueue: connect.NewClient[v1.DeleteQueueRequest, v1.DeleteQueueResponse](
@@ -409,6 +458,10 @@ type adminServiceClient struct {
 	updateQueue     *connect.Client[v1.UpdateQueueRequest, v1.UpdateQueueResponse]
 	purgeQueue      *connect.Client[v1.PurgeQueueRequest, v1.PurgeQueueResponse]
 	releaseLeases   *connect.Client[v1.ReleaseLeasesRequest, v1.ReleaseLeasesResponse]
+	listKeys        *connect.Client[v1.ListKeysRequest, v1.ListKeysResponse]
+	pauseKey        *connect.Client[v1.PauseKeyRequest, v1.PauseKeyResponse]
+	resumeKey       *connect.Client[v1.ResumeKeyRequest, v1.ResumeKeyResponse]
+	purgeKey        *connect.Client[v1.PurgeKeyRequest, v1.PurgeKeyResponse]
 	deleteQueue     *connect.Client[v1.DeleteQueueRequest, v1.DeleteQueueResponse]
 	getCluster      *connect.Client[v1.GetClusterRequest, v1.GetClusterResponse]
 	drainNode       *connect.Client[v1.DrainNodeRequest, v1.DrainNodeResponse]
@@ -480,6 +533,42 @@ func (c *adminServiceClient) PurgeQueue(ctx context.Context, req *v1.PurgeQueueR
 // ReleaseLeases calls belfry.v1.AdminService.ReleaseLeases.
 func (c *adminServiceClient) ReleaseLeases(ctx context.Context, req *v1.ReleaseLeasesRequest) (*v1.ReleaseLeasesResponse, error) {
 	response, err := c.releaseLeases.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListKeys calls belfry.v1.AdminService.ListKeys.
+func (c *adminServiceClient) ListKeys(ctx context.Context, req *v1.ListKeysRequest) (*v1.ListKeysResponse, error) {
+	response, err := c.listKeys.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// PauseKey calls belfry.v1.AdminService.PauseKey.
+func (c *adminServiceClient) PauseKey(ctx context.Context, req *v1.PauseKeyRequest) (*v1.PauseKeyResponse, error) {
+	response, err := c.pauseKey.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ResumeKey calls belfry.v1.AdminService.ResumeKey.
+func (c *adminServiceClient) ResumeKey(ctx context.Context, req *v1.ResumeKeyRequest) (*v1.ResumeKeyResponse, error) {
+	response, err := c.resumeKey.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// PurgeKey calls belfry.v1.AdminService.PurgeKey.
+func (c *adminServiceClient) PurgeKey(ctx context.Context, req *v1.PurgeKeyRequest) (*v1.PurgeKeyResponse, error) {
+	response, err := c.purgeKey.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -692,6 +781,20 @@ type AdminServiceHandler interface {
 	// Errors: INVALID, TOO_LARGE, QUEUE_NOT_FOUND, UNIMPLEMENTED until all nodes run a version that notes who
 	// holds a job.
 	ReleaseLeases(context.Context, *v1.ReleaseLeasesRequest) (*v1.ReleaseLeasesResponse, error)
+	// ListKeys reads the keys of a queue that have jobs or are paused. It looks at all of them, at most 1,000,000 of each
+	// shard for about a second, and says if it stopped before the end.
+	// Errors: INVALID, TOO_LARGE, QUEUE_NOT_FOUND, UNIMPLEMENTED until all nodes run a version that knows keys.
+	ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error)
+	// PauseKey keeps the jobs of one key of a queue back until ResumeKey. Puts go on, and so do leases. Pausing a key that is
+	// paused changes nothing.
+	// Errors: INVALID, TOO_LARGE, QUEUE_NOT_FOUND, QUOTA if 10,000 keys of the shard are paused, UNIMPLEMENTED as ListKeys.
+	PauseKey(context.Context, *v1.PauseKeyRequest) (*v1.PauseKeyResponse, error)
+	// ResumeKey ends the pause of a key. Resuming a key that is not paused changes nothing.
+	// Errors: INVALID, TOO_LARGE, QUEUE_NOT_FOUND, UNIMPLEMENTED as ListKeys.
+	ResumeKey(context.Context, *v1.ResumeKeyRequest) (*v1.ResumeKeyResponse, error)
+	// PurgeKey removes the jobs of one key that are in the given states, with puts that wait for the end of one.
+	// Errors: INVALID, TOO_LARGE, QUEUE_NOT_FOUND, UNIMPLEMENTED as ListKeys.
+	PurgeKey(context.Context, *v1.PurgeKeyRequest) (*v1.PurgeKeyResponse, error)
 	// DeleteQueue removes a queue with its jobs, settings and remembered ids. A later put makes a new queue.
 	// Errors: QUEUE_NOT_FOUND.
 	DeleteQueue(context.Context, *v1.DeleteQueueRequest) (*v1.DeleteQueueResponse, error)
@@ -816,6 +919,33 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		AdminServiceReleaseLeasesProcedure,
 		svc.ReleaseLeases,
 		connect.WithSchema(adminServiceMethods.ByName("ReleaseLeases")),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceListKeysHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceListKeysProcedure,
+		svc.ListKeys,
+		connect.WithSchema(adminServiceMethods.ByName("ListKeys")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServicePauseKeyHandler := connect.NewUnaryHandlerSimple(
+		AdminServicePauseKeyProcedure,
+		svc.PauseKey,
+		connect.WithSchema(adminServiceMethods.ByName("PauseKey")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceResumeKeyHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceResumeKeyProcedure,
+		svc.ResumeKey,
+		connect.WithSchema(adminServiceMethods.ByName("ResumeKey")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServicePurgeKeyHandler := connect.NewUnaryHandlerSimple(
+		AdminServicePurgeKeyProcedure,
+		svc.PurgeKey,
+		connect.WithSchema(adminServiceMethods.ByName("PurgeKey")),
 		connect.WithHandlerOptions(opts...),
 	)
 	adminServiceDeleteQueueHandler := connect.NewUnaryHandlerSimple(
@@ -974,6 +1104,14 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 			adminServicePurgeQueueHandler.ServeHTTP(w, r)
 		case AdminServiceReleaseLeasesProcedure:
 			adminServiceReleaseLeasesHandler.ServeHTTP(w, r)
+		case AdminServiceListKeysProcedure:
+			adminServiceListKeysHandler.ServeHTTP(w, r)
+		case AdminServicePauseKeyProcedure:
+			adminServicePauseKeyHandler.ServeHTTP(w, r)
+		case AdminServiceResumeKeyProcedure:
+			adminServiceResumeKeyHandler.ServeHTTP(w, r)
+		case AdminServicePurgeKeyProcedure:
+			adminServicePurgeKeyHandler.ServeHTTP(w, r)
 		case AdminServiceDeleteQueueProcedure:
 			adminServiceDeleteQueueHandler.ServeHTTP(w, r)
 		case AdminServiceGetClusterProcedure:
@@ -1047,6 +1185,22 @@ func (UnimplementedAdminServiceHandler) PurgeQueue(context.Context, *v1.PurgeQue
 
 func (UnimplementedAdminServiceHandler) ReleaseLeases(context.Context, *v1.ReleaseLeasesRequest) (*v1.ReleaseLeasesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.ReleaseLeases is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.ListKeys is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) PauseKey(context.Context, *v1.PauseKeyRequest) (*v1.PauseKeyResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.PauseKey is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) ResumeKey(context.Context, *v1.ResumeKeyRequest) (*v1.ResumeKeyResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.ResumeKey is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) PurgeKey(context.Context, *v1.PurgeKeyRequest) (*v1.PurgeKeyResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.PurgeKey is not implemented"))
 }
 
 func (UnimplementedAdminServiceHandler) DeleteQueue(context.Context, *v1.DeleteQueueRequest) (*v1.DeleteQueueResponse, error) {

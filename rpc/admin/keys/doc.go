@@ -1,0 +1,2 @@
+// Package keys lists, pauses, resumes and purges the keys of queues.
+package keys
