@@ -37,6 +37,26 @@ type Config struct {
 	Seed uint64
 }
 
+// WithDefaults returns a configuration with every zero replaced by its default.
+func (c Config) WithDefaults() Config {
+	if c.TombstonesMax == 0 {
+		c.TombstonesMax = 10_000_000
+	}
+	if c.FinishedMax == 0 {
+		c.FinishedMax = 1_000_000
+	}
+	if c.AnswersBytesMax == 0 {
+		c.AnswersBytesMax = 64 << 20
+	}
+	if c.SchedulesMax == 0 {
+		c.SchedulesMax = 1_000_000
+	}
+	if c.QueuesMax == 0 {
+		c.QueuesMax = 100_000
+	}
+	return c
+}
+
 // Stats are the sizes of a machine.
 type Stats struct {
 	Queues     int

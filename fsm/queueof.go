@@ -49,3 +49,19 @@ func QueueOf(c Command) string {
 	}
 	return ""
 }
+
+// CreatedBy returns the queue that a command of a caller creates if no queue has the name; empty if it
+// creates none.
+func CreatedBy(c Command) string {
+	switch c := c.(type) {
+	case *Put:
+		if c.CreatesQueue() {
+			return c.Queue
+		}
+	case *PutSchedule:
+		if c.Partition == 0 && c.Partitions == 1 && c.IfVersion == 0 {
+			return c.Queue
+		}
+	}
+	return ""
+}

@@ -295,9 +295,12 @@ func (s *shard) nextFiring() (next fsm.Time) {
 }
 
 // dueSchedules returns schedules of the machine whose firing has come. See machine.DueSchedules.
-func (s *shard) dueSchedules(now fsm.Time, most int, skip func(queue string) bool) (due []fsm.Schedule) {
-	s.Replica().View(func(m Machine, _ raftgroup.Position) { due = m.(shardMachine).m.DueSchedules(now, most, skip) })
-	return due
+func (s *shard) dueSchedules(now fsm.Time, most int,
+	skip func(queue string, name []byte) bool) (due []fsm.Schedule, next fsm.Time) {
+	s.Replica().View(func(m Machine, _ raftgroup.Position) {
+		due, next = m.(shardMachine).m.DueSchedules(now, most, skip)
+	})
+	return due, next
 }
 
 // proposeFirings carries out a request of the scheduler.

@@ -181,7 +181,7 @@ func (r *Reader) KeySettings() (s fsm.KeySettings) {
 	return s
 }
 
-// AppendKeyMemory appends: text key; uvarint serial, rate at, turn; flag paused. The queue comes
+// AppendKeyMemory appends: text key; uvarint serial, rate at, round; flag paused. The queue comes
 // before it.
 func AppendKeyMemory(dst []byte, k *fsm.KeyMemory) []byte {
 	dst = AppendText(dst, k.Key)

@@ -119,6 +119,12 @@ type HeldJob struct {
 	Flags   HeldFlags
 }
 
+// Plausible reports whether a job has the lease that its state needs, and one with a successor or a place
+// had one. No program writes another.
+func (v *HeldJob) Plausible() bool {
+	return v.Fence != 0 || v.State != fsm.Reserved && v.Next == nil && (v.Died != 0 || v.State != fsm.Dead && v.Place == 0)
+}
+
 // NeedsKeys reports whether a job has what only fsm.KeysFormat has.
 func (v *HeldJob) NeedsKeys() bool {
 	return v.Key != "" || v.Version != 0 || v.Place != 0 || v.Next != nil

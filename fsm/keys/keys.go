@@ -284,9 +284,9 @@ func (q *Queue) grants(g *store.KeyGroup) uint64 {
 	return n
 }
 
-// Wake makes keys eligible whose bucket has a token by now, at most fsm.StepMax.
+// Wake makes all keys eligible whose bucket has a token by now. Each key is woken once for a token.
 func (q *Queue) Wake() {
-	for range fsm.StepMax {
+	for {
 		group := q.waiting.first()
 		if group == 0 || q.tokenAt(group) > q.shard.Scalars.Clock {
 			return
@@ -335,7 +335,7 @@ func (q *Queue) Grant(job uint32) {
 func (q *Queue) Available(now fsm.Time) (n uint64, next fsm.Time) {
 	n = uint64(q.ready.Len()) + q.room
 	stack := []int{0}
-	for len(stack) > 0 && len(stack) < fsm.StepMax {
+	for visits := 0; len(stack) > 0 && visits < fsm.StepMax; visits++ {
 		i := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		if i >= len(q.waiting.groups) {
@@ -357,14 +357,14 @@ func (q *Queue) Available(now fsm.Time) (n uint64, next fsm.Time) {
 // Configure takes new settings.
 func (q *Queue) Configure(settings *fsm.KeySettings) {
 	if *settings != q.settings {
-		q.Rebuild(settings)
+		q.Rebuild(settings, slices.Collect(q.keys.Of(q.index)))
 	}
 }
 
 // Rebuild puts every key where the settings want it. In a fair queue the turns begin anew, in the
-// order of the first jobs of the keys.
-func (q *Queue) Rebuild(settings *fsm.KeySettings) {
-	groups := slices.Collect(q.keys.Of(q.index))
+// order of the first jobs of the keys. groups are all that the queue has.
+func (q *Queue) Rebuild(settings *fsm.KeySettings, groups []uint32) {
+	all := slices.Clone(groups)
 	for _, group := range groups {
 		q.leave(group)
 	}
@@ -380,7 +380,7 @@ func (q *Queue) Rebuild(settings *fsm.KeySettings) {
 	for _, group := range groups {
 		q.refresh(group)
 	}
-	for _, group := range slices.Collect(q.keys.Of(q.index)) {
+	for _, group := range all {
 		q.keys.Trim(group)
 	}
 	q.PlainChanged()
@@ -508,14 +508,32 @@ func (q *Queue) Known(key string) bool { return q.keys.Find(q.index, key) != 0 }
 // Group returns the group of a key, 0 if there is none.
 func (q *Queue) Group(key string) uint32 { return q.keys.Find(q.index, key) }
 
-// First returns the first job of a group in one of the given states, in the order of the key; 0 if
-// there is none among the first most.
-func (q *Queue) First(group uint32, states fsm.StateSet, most int) uint32 {
-	job := uint32(0)
-	for range most {
-		if job = q.keys.After(q.order, group, job); job == 0 || states.Has(q.shard.Store.Slot(job).State()) {
-			return job
+// Jobs returns the first jobs of a group in the given states, in the order of the key, at most so many.
+func (q *Queue) Jobs(group uint32, states fsm.StateSet, most int) (jobs []uint32) {
+	for class := range store.KeyClasses {
+		job := q.keys.FirstOf(q.order, group, class)
+		for ; job != 0 && len(jobs) < most && q.wants(states, class); job = q.keys.After(q.order, group, job) {
+			if q.keys.Class(q.order, job) != class {
+				break
+			}
+			if states.Has(q.shard.Store.Slot(job).State()) {
+				jobs = append(jobs, job)
+			}
 		}
 	}
-	return 0
+	return jobs
+}
+
+// wants reports whether a class may have jobs in the given states.
+func (q *Queue) wants(states fsm.StateSet, class uint8) bool {
+	switch class {
+	case 0:
+		return states.Has(fsm.Ready) || q.order == store.ByPlace && states.Has(fsm.Delayed)
+	case 1:
+		return states.Has(fsm.Delayed)
+	case 2:
+		return states.Has(fsm.Reserved)
+	default:
+		return states.Has(fsm.Dead)
+	}
 }

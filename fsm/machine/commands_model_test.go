@@ -11,13 +11,13 @@ func (g *generator) command() fsm.Command {
 	switch n := g.r.IntN(100); {
 	case n < 30:
 		return g.put()
-	case n < 36:
+	case n < 35:
 		return g.scheduleCommand()
-	case n < 52:
+	case n < 51:
 		return g.reserve()
-	case n < 60:
+	case n < 58:
 		return &fsm.Ack{Ref: g.ref()}
-	case n < 67:
+	case n < 65:
 		return g.nack()
 	case n < 72:
 		return &fsm.Release{Ref: g.ref(), Delay: pick(g, 0, 0, g.duration())}
@@ -196,7 +196,7 @@ func (g *generator) scheduleCommand() fsm.Command {
 		return &fsm.DeleteSchedule{
 			Queue: queue, Name: name, CancelWaiting: g.chance(50), IfVersion: pick[uint64](g, 0, 1, 2, 3),
 		}
-	case n < 85:
+	case n < 80:
 		return &fsm.PauseSchedules{
 			Queue: queue, Names: []string{name, pick(g, "s1", "s2", "none")}, Resume: g.chance(50), Note: pick(g, "", "n"),
 		}
@@ -232,12 +232,12 @@ func (g *generator) putSchedule(queue, name string) *fsm.PutSchedule {
 func (g *generator) fire(s fsm.Schedule) *fsm.Fire {
 	c := &fsm.Fire{Queue: s.Queue, Name: s.Name, Serial: s.Serial, Nominal: s.Next, ZoneData: "2026b"}
 	at := s.Next
-	if g.chance(20) {
+	if g.chance(40) {
 		c.Missed, c.LastMissed = 1+g.r.Uint64N(3), at
 		at += fsm.Time(g.duration())
 	}
 	if g.chance(80) {
-		c.Put, c.Due = at, at+fsm.Time(pick(g, 0, g.duration()))
+		c.Put, c.Due = at, at+fsm.Time(g.duration())
 	}
 	if g.chance(90) {
 		c.Next = at + fsm.Time(pick(g, 1, g.duration()))

@@ -82,7 +82,7 @@ func (m *Machine) redrive(c *fsm.Redrive) (fsm.Result, bool) {
 	m.settleQueue(q)
 	var n uint64
 	for _, id := range c.IDs {
-		if j, _ := m.lookup(q, id, ""); j.index != 0 && m.slot(j).State() == fsm.Dead {
+		if j, dead := m.deadByID(q, id); dead {
 			m.revive(j)
 			n++
 		}

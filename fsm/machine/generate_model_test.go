@@ -77,7 +77,7 @@ const recent = 12
 
 // newGenerator returns the generator of a seed and the configuration that its shard should have.
 func newGenerator(seed uint64) (*generator, fsm.Config) {
-	g := &generator{r: rand.New(rand.NewPCG(seed, 0xbe1f)), now: start, commandsMax: 4, raises: seed%2 == 0}
+	g := &generator{r: rand.New(rand.NewPCG(seed, 0xbe1f)), now: start, commandsMax: 4, raises: seed%3 != 0}
 	cfg := fsm.Config{Seed: g.r.Uint64()}
 	if g.r.IntN(50) == 0 {
 		g.bursts = 1 + g.r.IntN(3)

@@ -137,6 +137,9 @@ func (m *Machine) importJob(q *queue, v *codec.HeldJob) bool {
 	if q == nil || !v.State.Held() || max(v.Serial, v.Fence, v.Place) > m.scalars.Serial {
 		return false
 	}
+	if m.format >= fsm.KeysFormat && !v.Plausible() {
+		return false
+	}
 	if m.store.BySerial(q.index, v.Serial) != 0 {
 		return false
 	}

@@ -95,7 +95,7 @@ func (m *Machine) byPutID(q *queue, id, key string) (held, tombstone uint32) {
 	if m.record(q).Partitions == 1 {
 		return m.store.ByID(q.index, id)
 	}
-	return m.store.ByKeyedID(q.index, id, func(k string) bool { return k == key })
+	return m.store.ByKeyedID(q.index, id, func(_ uint32, k string) bool { return k == key })
 }
 
 // byID finds a held job or a tombstone by the id that the client chose. A key that is not empty must
@@ -104,7 +104,18 @@ func (m *Machine) byID(q *queue, id, key string) (held, tombstone uint32) {
 	if key == "" && m.record(q).Partitions == 1 {
 		return m.store.ByID(q.index, id)
 	}
-	return m.store.ByKeyedID(q.index, id, func(k string) bool { return key == "" || k == key })
+	return m.store.ByKeyedID(q.index, id, func(_ uint32, k string) bool { return key == "" || k == key })
+}
+
+// deadByID finds a DEAD job by its id.
+func (m *Machine) deadByID(q *queue, id string) (job, bool) {
+	j, _ := m.lookup(q, id, "")
+	if j.index != 0 && m.slot(j).HasID() && m.record(q).Partitions > 1 { // jobs of other keys may have the id
+		j.index, _ = m.store.ByKeyedID(q.index, id, func(job uint32, _ string) bool {
+			return job != 0 && m.store.Slot(job).State() == fsm.Dead
+		})
+	}
+	return j, j.index != 0 && m.slot(j).State() == fsm.Dead
 }
 
 func (m *Machine) pauseKey(c *fsm.PauseKey) (fsm.Result, bool) {
@@ -130,20 +141,20 @@ func (m *Machine) purgeKey(c *fsm.PurgeKey) (fsm.Result, bool) {
 		return fsm.Result{Code: fsm.QueueNotFound}, false
 	}
 	m.settleQueue(q)
-	var n uint64
-	limit, more := stepLimit(c.Max), false
-	for group := q.groupOf(c.Key); group != 0; group = q.groupOf(c.Key) {
-		index := q.keys.First(group, c.States, fsm.StepMax)
-		if more = index != 0; !more || n == limit {
-			break
-		}
+	group, limit := q.groupOf(c.Key), int(stepLimit(c.Max))
+	if group == 0 {
+		return fsm.Result{}, false
+	}
+	jobs := q.keys.Jobs(group, c.States, limit+1)
+	more := len(jobs) > limit
+	jobs = jobs[:min(len(jobs), limit)]
+	for _, index := range jobs {
 		j := job{index, q}
 		m.touch(q).Counters.Purged++
 		m.lift(j)
 		m.drop(j, fsm.Cancelled)
-		n++
 	}
-	return fsm.Result{Count: n, More: more && q.groupOf(c.Key) != 0}, n > 0
+	return fsm.Result{Count: uint64(len(jobs)), More: more}, len(jobs) > 0
 }
 
 // groupOf returns the group of a key, 0 if the queue knows none.
@@ -198,8 +209,13 @@ func (m *Machine) resetKeys(r *reset) {
 			keyed = append(keyed, q)
 		}
 	}
+	groups := make([][]uint32, len(m.queues.byIndex)) // of each queue
+	for group := range m.store.Keys.All() {
+		queue := m.store.Keys.At(group).Queue
+		groups[queue] = append(groups[queue], group)
+	}
 	slices.SortFunc(keyed, func(a, b *queue) int { return cmp.Compare(a.createSeq, b.createSeq) })
 	for _, q := range keyed {
-		q.keys.Rebuild(&m.record(q).Settings.Keys)
+		q.keys.Rebuild(&m.record(q).Settings.Keys, groups[q.index])
 	}
 }

@@ -13,25 +13,6 @@ import (
 	"github.com/belfrydb/belfry/fsm/store"
 )
 
-func withDefaults(c fsm.Config) fsm.Config {
-	if c.TombstonesMax == 0 {
-		c.TombstonesMax = 10_000_000
-	}
-	if c.FinishedMax == 0 {
-		c.FinishedMax = 1_000_000
-	}
-	if c.AnswersBytesMax == 0 {
-		c.AnswersBytesMax = 64 << 20
-	}
-	if c.SchedulesMax == 0 {
-		c.SchedulesMax = 1_000_000
-	}
-	if c.QueuesMax == 0 {
-		c.QueuesMax = 100_000
-	}
-	return c
-}
-
 // Machine is the state of one shard. The package comment says which methods may run beside others.
 type Machine struct {
 	cfg     fsm.Config
@@ -57,7 +38,7 @@ type Machine struct {
 
 // New returns the empty machine that every shard starts from.
 func New(cfg fsm.Config) *Machine {
-	m := &Machine{cfg: withDefaults(cfg), format: fsm.FirstFormat}
+	m := &Machine{cfg: cfg.WithDefaults(), format: fsm.FirstFormat}
 	m.store = store.New(m.cfg.Seed)
 	m.keys = keys.Shard{Store: m.store, Scalars: &m.scalars, Sum: &m.sum}
 	m.schedules = schedules.Shard{Store: m.store, Scalars: &m.scalars, Sum: &m.sum, Max: m.cfg.SchedulesMax}

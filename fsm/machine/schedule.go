@@ -39,6 +39,12 @@ func (m *Machine) schedule(queue, name string) (q *queue, index uint32, code fsm
 }
 
 func (m *Machine) putSchedule(c *fsm.PutSchedule) (fsm.Result, bool) {
+	if m.queues.byName[c.Queue] == nil && c.IfVersion != 0 {
+		return fsm.Result{Code: fsm.VersionChanged}, false
+	}
+	if c.Job.Key != "" && c.Partitions > 1 { // the schedule and its jobs could be in two partitions
+		return fsm.Result{Code: fsm.KeyRefused}, false
+	}
 	created := m.scalars.QueuesCreated
 	q, code := m.home(c.Queue, c.Partition, c.Partitions)
 	if code != fsm.OK {
@@ -114,11 +120,12 @@ func (m *Machine) fire(c *fsm.Fire) (fsm.Result, bool) {
 }
 
 // putFiring puts the job of a firing, and returns its serial: 0 if a job of that id is there or
-// remembered, or if the queue is full.
+// remembered, if the queue takes no key, or if it is full.
 func (m *Machine) putFiring(q *queue, s *fsm.Schedule, nominal, due fsm.Time) (serial uint64, full bool) {
 	p := q.schedules.Firing(s, nominal)
 	held, tombstone := m.byPutID(q, p.ID, p.Key)
-	if held != 0 || tombstone != 0 && !m.forgotten(q, tombstone) {
+	refused := p.Key != "" && m.record(q).Settings.Keys.Refused
+	if refused || held != 0 || tombstone != 0 && !m.forgotten(q, tombstone) {
 		return 0, false
 	}
 	j := m.newJob(q, &p)
@@ -190,22 +197,26 @@ func (m *Machine) NextFiring() fsm.Time {
 }
 
 // DueSchedules returns up to most schedules whose next firing has come at time now, the earliest first,
-// but for those of the queues that skip names. They do not alias the machine, and have no body.
-func (m *Machine) DueSchedules(now fsm.Time, most int, skip func(queue string) bool) []fsm.Schedule {
+// but for those that skip names. If there is none, next is when the first of the others fires, 0 if none
+// does. The schedules do not alias the machine, and have no body.
+func (m *Machine) DueSchedules(now fsm.Time, most int,
+	skip func(queue string, name []byte) bool) (list []fsm.Schedule, next fsm.Time) {
 	if m.NextFiring() == 0 {
-		return nil
+		return nil, 0
 	}
-	var list []fsm.Schedule
 	m.store.Schedules.Due.Ascend(store.Key{}, func(k store.Key) bool {
-		if k.At > now || len(list) >= most {
+		q := m.queues.byIndex[m.store.Schedules.Record(k.Index).Queue]
+		if skip(q.name, m.store.Schedules.Name(k.Index)) {
+			return true
+		}
+		if k.At > now {
+			next = k.At
 			return false
 		}
-		if q := m.queues.byIndex[m.store.Schedules.Record(k.Index).Queue]; !skip(q.name) {
-			s := q.schedules.Get(k.Index)
-			s.Job.Body = nil
-			list = append(list, s)
-		}
-		return true
+		s := q.schedules.Get(k.Index)
+		s.Job.Body = nil
+		list = append(list, s)
+		return len(list) < most
 	})
-	return list
+	return list, next
 }

@@ -172,5 +172,4 @@ func expectLater(expect func(kind fsm.Kind, code fsm.Code, states ...fsm.State))
 	}
 	expect(fsm.KindFire, fsm.QueueFull)
 	expect(fsm.KindRunSchedule, fsm.ScheduleNotFound)
-	expect(fsm.KindRunSchedule, fsm.QueueFull)
 }

@@ -25,8 +25,8 @@ func (m *Machine) HasQueue(name string) bool { return m.queues.byName[name] != n
 // old for its repeat to be known, or because a restore is open. now must not be before Clock.
 func (m *Machine) QueuesToCreate(req *fsm.Request, now fsm.Time) (names []string) {
 	for _, c := range req.Commands {
-		if put, ok := c.(*fsm.Put); ok && put.CreatesQueue() && !m.HasQueue(put.Queue) {
-			names = append(names, put.Queue)
+		if queue := fsm.CreatedBy(c); queue != "" && !m.HasQueue(queue) {
+			names = append(names, queue)
 		}
 	}
 	if len(names) > 0 && (m.restored.Open() || m.Knows(req, now) || req.ID != "" && m.tooOld(req.ID, now)) {

@@ -205,11 +205,11 @@ func (m *Model) reserve(c *fsm.Reserve) fsm.Result {
 				expired++
 				continue
 			}
-			full = c.Bytes > 0 && len(result.Grants) > 0 && bytes+j.bytes() > c.Bytes
+			full = c.Bytes > 0 && len(result.Grants) > 0 && bytes+j.ownBytes() > c.Bytes
 			if full {
 				break
 			}
-			bytes += j.bytes()
+			bytes += j.ownBytes()
 			result.Grants = append(result.Grants, m.leaseJob(q, j, c.TTR))
 			room--
 		}

@@ -271,17 +271,22 @@ func (q *queue) count() fsm.Counts {
 	return n
 }
 
-// bytes is what a job counts against maxBytes.
+// bytes is what a job counts against maxBytes: itself and its successor.
 func (j *job) bytes() uint64 {
+	if j.Next != nil {
+		return j.ownBytes() + (&job{Job: j.Next.Job}).bytes()
+	}
+	return j.ownBytes()
+}
+
+// ownBytes is the size of a job without its successor.
+func (j *job) ownBytes() uint64 {
 	n := len(j.Body)
 	if !j.Generated {
 		n += len(j.ID)
 	}
 	for _, h := range j.Headers {
 		n += len(h.Name) + len(h.Value)
-	}
-	if j.Next != nil {
-		return uint64(n) + (&job{Job: j.Next.Job}).bytes()
 	}
 	return uint64(n)
 }

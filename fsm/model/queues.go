@@ -15,8 +15,9 @@ func (m *Model) redrive(c *fsm.Redrive) fsm.Result {
 	}
 	var result fsm.Result
 	for _, id := range c.IDs {
-		if j := q.byID(id); j != nil && j.State == fsm.Dead {
-			m.revive(q, j)
+		dead := q.jobsBy(byPutOrder, func(j *job) bool { return j.ID == id && j.State == fsm.Dead })
+		if len(dead) > 0 {
+			m.revive(q, dead[0])
 			result.Count++
 		}
 	}
@@ -29,6 +30,9 @@ func (m *Model) redrive(c *fsm.Redrive) fsm.Result {
 	}
 	return result
 }
+
+// byPutOrder is the order in which jobs were put.
+func byPutOrder(a, b *job) int { return cmp.Compare(a.Serial, b.Serial) }
 
 func (m *Model) revive(q *queue, j *job) {
 	q.Counters.Redriven++

@@ -75,6 +75,11 @@ func (m *Model) importRecord(r *fsm.BackupRecord) bool {
 			!v.Generated && m.taken(q, v.ID, v.Key) || keyed && m.format < fsm.KeysFormat {
 			return false
 		}
+		hadLease, wasDead := v.Fence != 0, v.Fence != 0 || v.Died != 0
+		if m.format >= fsm.KeysFormat && (!hadLease && (v.State == fsm.Reserved || v.Next != nil) ||
+			!wasDead && (v.State == fsm.Dead || v.Place != 0)) {
+			return false
+		}
 		j := &job{Job: v, content: content}
 		j.Partition = q.Partition
 		if v.Generated {

@@ -35,6 +35,12 @@ func (m *Model) schedule(queue, name string) (*queue, *fsm.Schedule, fsm.Code) {
 
 // putSchedule is rule PutSchedule.
 func (m *Model) putSchedule(c *fsm.PutSchedule) (result fsm.Result, changed bool) {
+	if c.IfVersion != 0 && m.queue(c.Queue) == nil {
+		return fsm.Result{Code: fsm.VersionChanged}, false
+	}
+	if c.Job.Key != "" && c.Partitions > 1 {
+		return fsm.Result{Code: fsm.KeyRefused}, false
+	}
 	q := m.name(c.Queue)
 	if q == nil && (c.Partition != 0 || c.Partitions != 1) {
 		return fsm.Result{Code: fsm.QueueChanged}, false
@@ -71,6 +77,11 @@ func (m *Model) putSchedule(c *fsm.PutSchedule) (result fsm.Result, changed bool
 	if s == nil {
 		s = &fsm.Schedule{Queue: q.Name, Name: c.Name, Serial: m.nextSerial(), Created: m.Clock}
 		q.schedules = append(q.schedules, s)
+	}
+	if s.Next != 0 && s.Next <= m.Clock && !s.Replan { // it was to fire by now
+		s.Counts.Missed++
+		recall(s, fsm.Firing{Result: fsm.Missed, Nominal: s.Next, At: m.Clock, Count: 1})
+		s.Last = max(s.Last, s.Next)
 	}
 	s.Version++
 	s.Spec, s.Policy, s.Job, s.Changed, s.ZoneData = c.Spec, c.Policy, c.Job, m.Clock, c.ZoneData
@@ -143,7 +154,7 @@ func (m *Model) fire(c *fsm.Fire) fsm.Result {
 	var result fsm.Result
 	if c.Put != 0 && !skip {
 		j := m.firing(q, s, c.Put, c.Due)
-		known := q.byPutID(j.ID, j.Key) != nil || m.tombstoneOf(q, j.ID, j.Key) != nil
+		known := m.takesNot(q, j)
 		if !known && q.isFull(j) {
 			return fsm.Result{Code: fsm.QueueFull}
 		}
@@ -238,6 +249,12 @@ func (m *Model) firing(q *queue, s *fsm.Schedule, nominal, due fsm.Time) *job {
 	return j
 }
 
+// takesNot reports whether a queue takes no job of a firing: one of its id is there or remembered, or it
+// takes no keys.
+func (m *Model) takesNot(q *queue, j *job) bool {
+	return q.byPutID(j.ID, j.Key) != nil || m.tombstoneOf(q, j.ID, j.Key) != nil || j.Key != "" && q.Settings.Keys.Refused
+}
+
 func (m *Model) putFiring(q *queue, s *fsm.Schedule, j *job) {
 	s.Jobs = serialsOf(q, s)
 	m.forgetID(q, j.ID, j.Key)
@@ -258,7 +275,7 @@ func (m *Model) runSchedule(c *fsm.RunSchedule) fsm.Result {
 	var result fsm.Result
 	for _, nominal := range atMost(c.Times, 1000) {
 		j := m.firing(q, s, nominal, m.Clock)
-		if q.byPutID(j.ID, j.Key) != nil || m.tombstoneOf(q, j.ID, j.Key) != nil {
+		if m.takesNot(q, j) {
 			continue
 		}
 		if q.isFull(j) {

@@ -23,7 +23,7 @@ type Calendar interface {
 // has come as well.
 func Plan(s *fsm.Schedule, now fsm.Time, calendar Calendar) []*fsm.Fire {
 	if s.Replan || s.ZoneData != calendar.ZoneData() {
-		if next := calendar.Next(max(s.Last, s.Changed)); next != s.Next || s.Replan {
+		if next := calendar.Next(max(s.Last, min(s.Changed, s.Next-1))); next != s.Next || s.Replan {
 			return []*fsm.Fire{fire(s, s.Next, calendar, next)}
 		}
 	}

@@ -166,3 +166,20 @@ func TestFiresOnce(t *testing.T) {
 		t.Error("it goes on twice")
 	}
 }
+
+// TestRedefineCountsWhatItPassesOver: a firing that has come and was not dealt with is missed, not lost.
+func TestRedefineCountsWhatItPassesOver(t *testing.T) {
+	s := &fsm.Schedule{Serial: 1, Next: 10 * second}
+	Redefine(s, &fsm.PutSchedule{Next: 20 * second}, 9*second)
+	if s.Counts.Missed != 0 || s.Next != 20*second || s.Last != 0 {
+		t.Errorf("before it came: %+v", s)
+	}
+	Redefine(s, &fsm.PutSchedule{Next: 30 * second}, 20*second)
+	if s.Counts.Missed != 1 || s.Last != 20*second || s.Next != 30*second || s.Version != 2 {
+		t.Errorf("after it came: %+v", s)
+	}
+	Redefine(s, &fsm.PutSchedule{Next: 19 * second}, 21*second)
+	if !s.Replan || s.Next != 20*second {
+		t.Errorf("with a firing before the last one: %+v", s)
+	}
+}

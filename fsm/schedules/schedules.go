@@ -66,6 +66,10 @@ func note(s *fsm.Schedule, f fsm.Firing) {
 
 // Redefine gives a schedule another content at the clock.
 func Redefine(s *fsm.Schedule, c *fsm.PutSchedule, clock fsm.Time) {
+	if s.Next != 0 && s.Next <= clock && !s.Replan { // it was to fire by now, and does not any more
+		s.Last = max(s.Last, s.Next)
+		Note(s, fsm.Missed, s.Next, clock)
+	}
 	s.Version++
 	s.Spec, s.Policy, s.Job, s.Changed = c.Spec, c.Policy, c.Job, clock
 	s.Next, s.Replan, s.ZoneData = c.Next, false, c.ZoneData

@@ -42,9 +42,12 @@ func (k *Keys) unlink(job uint32) {
 // GroupOf returns the group of a job that has a key.
 func (k *Keys) GroupOf(job uint32) uint32 { return k.linkOf(job).group }
 
-// class says which jobs of a key come together: first those that wait for their turn, then the
+// KeyClasses is the number of classes of jobs.
+const KeyClasses uint8 = 4
+
+// Class says which jobs of a key come together: first those that wait for their turn, then the
 // DELAYED, the RESERVED and the DEAD ones.
-func (k *Keys) class(order KeyOrder, job uint32) uint8 {
+func (k *Keys) Class(order KeyOrder, job uint32) uint8 {
 	switch k.store.slots.at(job).State() {
 	case fsm.Ready:
 		return 0
@@ -62,7 +65,7 @@ func (k *Keys) class(order KeyOrder, job uint32) uint8 {
 
 // less reports whether job a comes before job b.
 func (k *Keys) less(order KeyOrder, a, b uint32) bool {
-	class, other := k.class(order, a), k.class(order, b)
+	class, other := k.Class(order, a), k.Class(order, b)
 	switch {
 	case class != other:
 		return class < other
@@ -174,6 +177,19 @@ func (k *Keys) first(node uint32) uint32 {
 func (k *Keys) Clear(group uint32) {
 	g := k.groups.edit(group)
 	g.root, g.Head = 0, 0
+}
+
+// FirstOf returns the first job of a group that is of a class or a later one, 0 if there is none.
+func (k *Keys) FirstOf(order KeyOrder, group uint32, class uint8) uint32 {
+	node, found := k.groups.at(group).root, uint32(0)
+	for node != 0 {
+		if k.Class(order, node) < class {
+			node = k.linkOf(node).right
+			continue
+		}
+		found, node = node, k.linkOf(node).left
+	}
+	return found
 }
 
 // After returns the job of a group that follows the given one, 0 if there is none; with 0 the first.

@@ -116,21 +116,21 @@ func (s *Store) EditLease(job uint32) *Lease {
 	return s.leases.edit(j.lease)
 }
 
-// ByKeyedID is ByID for a queue in which an id may belong to several keys: the job or tombstone must
-// fit. Of several the held jobs come first, then the lowest serial.
-func (s *Store) ByKeyedID(queue uint32, id string, fits func(key string) bool) (job, tombstone uint32) {
+// ByKeyedID is ByID for a queue in which an id may belong to several keys: the job, or the tombstone,
+// which is job 0, must fit. Of several the held jobs come first, then the lowest serial.
+func (s *Store) ByKeyedID(queue uint32, id string, fits func(job uint32, key string) bool) (job, tombstone uint32) {
 	s.ids.find(s.idHash(queue, id), func(tagged uint32) bool {
 		if tagged&1 != 0 {
 			t := s.tombs.at(tagged >> 1)
 			b := openPayload(s.blobs.at(t.blob))
-			if t.queue == queue && string(b.ID()) == id && fits(keyOf(b)) &&
+			if t.queue == queue && string(b.ID()) == id && fits(0, keyOf(b)) &&
 				(tombstone == 0 || t.Serial < s.tombs.at(tombstone).Serial) {
 				tombstone = tagged >> 1
 			}
 			return false
 		}
 		j := s.slots.at(tagged >> 1)
-		if b := s.Payload(j); j.Queue == queue && string(b.ID()) == id && fits(keyOf(b)) &&
+		if b := s.Payload(j); j.Queue == queue && string(b.ID()) == id && fits(tagged>>1, keyOf(b)) &&
 			(job == 0 || j.Serial < s.slots.at(job).Serial) {
 			job = tagged >> 1
 		}

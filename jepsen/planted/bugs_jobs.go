@@ -67,8 +67,8 @@ func adminBugs() []Bug {
 			Name:   "redrive-takes-any",
 			What:   "a redrive that names ids makes jobs ready in whatever state they are, also those that somebody holds",
 			Claims: []string{"I24"}, Workloads: []string{"retries"},
-			Edits: []Edit{{"fsm/machine/control.go", `j.index != 0 && m.slot(j).State() == fsm.Dead {`,
-				`j.index != 0 && (m.slot(j).State() == fsm.Dead || planted("redrive-takes-any")) {`}},
+			Edits: []Edit{{"fsm/machine/keyed.go", `return j, j.index != 0 && m.slot(j).State() == fsm.Dead`,
+				`return j, j.index != 0 && (m.slot(j).State() == fsm.Dead || planted("redrive-takes-any"))`}},
 		},
 		{
 			Name: "redrive-keeps-attempts", What: "a job that was redriven has the attempts that it had",

@@ -179,9 +179,9 @@ func (f *creatingEntry) readCreates() {
 	}
 	for i := range requests {
 		for _, c := range requests[i].Commands {
-			put, ok := c.(*fsm.Put)
-			if ok && put.CreatesQueue() && (len(f.creates) == 0 || f.creates[len(f.creates)-1] != put.Queue) {
-				f.creates = append(f.creates, put.Queue)
+			queue := fsm.CreatedBy(c)
+			if queue != "" && (len(f.creates) == 0 || f.creates[len(f.creates)-1] != queue) {
+				f.creates = append(f.creates, queue)
 			}
 		}
 	}

@@ -363,7 +363,8 @@ func (ws *waiters) entryApplied(batch []*propose.Proposal) {
 	for _, pr := range batch {
 		ws.markRepeats(nameOf(pr.Request))
 		for _, c := range pr.Request.Commands {
-			if c.Kind() == fsm.KindImport { // the end of a restore opens all queues
+			// The end of a restore opens all queues. An Expire may have freed a key.
+			if c.Kind() == fsm.KindImport || c.Kind() == fsm.KindExpire {
 				ws.markAll()
 			}
 			name := admit.Freed(c)

@@ -347,6 +347,8 @@ func requestCost(req *fsm.Request) (cost uint64) {
 			cost += uint64(max(c.Max, 1))
 		case *fsm.Purge, *fsm.PurgeKey, *fsm.Redrive, *fsm.DeleteQueue, *fsm.Expire:
 			cost += fsm.StepMax
+		case *fsm.RunSchedule:
+			cost += uint64(len(c.Times)) + 1
 		case *fsm.Import:
 			cost += uint64(len(c.Records)) + 1
 		default:

@@ -23,6 +23,11 @@ const (
 	commandsMax = 1000
 	// requestsAtOnce bounds the requests of a round that wait for their entries together.
 	requestsAtOnce = 16
+	// roundFirings bounds the firings of a round, put and missed, but for those of its last schedule.
+	roundFirings = 20_000
+	// heldRecheck is how long at most the scheduler sleeps while a firing that has come is held: no entry
+	// wakes it then.
+	heldRecheck = 100 * time.Millisecond
 	// retry is the pause after a firing that could not be proposed, or whose queue is full.
 	retry = time.Second
 	// noFiring is the time for which the scheduler waits without a schedule.
@@ -36,8 +41,8 @@ type Config struct {
 	// none does.
 	Now, Next func() fsm.Time
 	// Due returns up to most schedules whose firing has come at a time, the earliest first, but for those
-	// of the queues that skip names.
-	Due func(now fsm.Time, most int, skip func(queue string) bool) []fsm.Schedule
+	// that skip names. If there is none, next is when the first of the others fires, 0 if none does.
+	Due func(now fsm.Time, most int, skip func(queue string, name []byte) bool) (due []fsm.Schedule, next fsm.Time)
 	// Calendar returns the calendar of a schedule. An error means that this program cannot read the
 	// schedule's rule.
 	Calendar func(s *fsm.Schedule) (schedules.Calendar, error)
@@ -54,9 +59,12 @@ type Scheduler struct {
 	cfg   Config
 	armed atomic.Int64 // the firing that Run waits for; 0 for none
 	wake  wakeup.Signal
-	// held are the queues that are passed over until a time, of the present leadership.
-	held map[string]fsm.Time
+	// held are the queues and schedules that are passed over until a time, of the present leadership.
+	held map[heldName]fsm.Time
 }
+
+// heldName is a queue, or with a name a schedule of it.
+type heldName struct{ queue, name string }
 
 // New returns the scheduler of a shard.
 func New(cfg Config) *Scheduler { return &Scheduler{cfg: cfg, wake: wakeup.New()} }
@@ -74,7 +82,7 @@ func (s *Scheduler) Moved(next fsm.Time) {
 
 // Run proposes firings until ctx ends.
 func (s *Scheduler) Run(ctx context.Context) {
-	s.held = map[string]fsm.Time{}
+	s.held = map[heldName]fsm.Time{}
 	timer := time.NewTimer(noFiring)
 	defer timer.Stop()
 	for {
@@ -105,17 +113,25 @@ func (s *Scheduler) step(ctx context.Context) (wait time.Duration) {
 	if wait := next.Sub(now); wait > 0 {
 		return min(wait, clock.Recheck)
 	}
-	for queue, until := range s.held {
+	ends := now.Add(heldRecheck)
+	for name, until := range s.held {
 		if until <= now {
-			delete(s.held, queue)
+			delete(s.held, name)
+		} else {
+			ends = min(ends, until)
 		}
 	}
-	due := s.cfg.Due(now, roundMax, func(queue string) bool { return s.held[queue] != 0 })
-	if len(due) == 0 { // all that is due is held
-		return retry
+	due, other := s.cfg.Due(now, roundMax, func(queue string, name []byte) bool {
+		return s.held[heldName{queue: queue}] != 0 || s.held[heldName{queue, string(name)}] != 0
+	})
+	switch {
+	case len(due) > 0:
+		s.round(ctx, due, now)
+		return 0
+	case other != 0: // all that is due is held
+		ends = min(ends, other)
 	}
-	s.round(ctx, due, now)
-	return 0
+	return max(time.Millisecond, ends.Sub(now))
 }
 
 // arm reads the time of the next firing. An earlier one that is set afterwards wakes Run.
@@ -134,12 +150,13 @@ func (s *Scheduler) arm() fsm.Time {
 func (s *Scheduler) round(ctx context.Context, due []fsm.Schedule, now fsm.Time) {
 	var requests []*fsm.Request
 	last := map[string]*fsm.Request{} // of each namespace
-	for i := range due {
+	firings := uint64(0)
+	for i := 0; i < len(due) && firings < roundFirings; i++ {
 		v := &due[i]
 		calendar, err := s.cfg.Calendar(v)
 		if err != nil {
 			s.cfg.Note("reading the rule of schedule "+v.Name+" of queue "+v.Queue, err)
-			s.hold(v.Queue, now)
+			s.hold(heldName{v.Queue, v.Name}, now)
 			continue
 		}
 		namespace := fsm.NamespaceOf(v.Queue)
@@ -150,6 +167,7 @@ func (s *Scheduler) round(ctx context.Context, due []fsm.Schedule, now fsm.Time)
 				last[namespace], requests = req, append(requests, req)
 			}
 			req.Commands = append(req.Commands, c)
+			firings += 1 + c.Missed
 		}
 	}
 	s.propose(ctx, requests, now)
@@ -191,18 +209,18 @@ func (s *Scheduler) done(ctx context.Context, req *fsm.Request, results []fsm.Re
 			s.cfg.Note("proposing firings", err)
 		}
 		for _, c := range req.Commands {
-			s.hold(fsm.QueueOf(c), now)
+			s.hold(heldName{queue: fsm.QueueOf(c)}, now)
 		}
 		return
 	}
 	for i, c := range req.Commands {
 		fire := c.(*fsm.Fire)
 		if results[i].Code == fsm.QueueFull {
-			s.hold(fire.Queue, now)
+			s.hold(heldName{queue: fire.Queue}, now)
 		}
 		s.cfg.Fired(fire, &results[i], max(0, s.cfg.Now().Sub(fire.Put)))
 	}
 }
 
-// hold passes over a queue for a while.
-func (s *Scheduler) hold(queue string, now fsm.Time) { s.held[queue] = now.Add(retry) }
+// hold passes over a queue or a schedule for a while.
+func (s *Scheduler) hold(name heldName, now fsm.Time) { s.held[name] = now.Add(retry) }

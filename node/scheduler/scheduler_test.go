@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,7 @@ func (everySecond) ZoneData() string              { return "" }
 // shard is a machine whose entries are applied at once, at the time of the bubble.
 type shard struct {
 	t        *testing.T
+	mu       sync.Mutex // guards the machine and proposed, as the lock of a replica does
 	m        *machine.Machine
 	s        *Scheduler
 	fails    error // of every proposal
@@ -38,7 +40,17 @@ type shard struct {
 func newShard(t *testing.T) *shard {
 	d := &shard{t: t, m: machine.New(fsm.Config{})}
 	d.s = New(Config{
-		Now: now, Next: d.m.NextFiring, Due: d.m.DueSchedules,
+		Now: now,
+		Next: func() fsm.Time {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return d.m.NextFiring()
+		},
+		Due: func(now fsm.Time, most int, skip func(string, []byte) bool) ([]fsm.Schedule, fsm.Time) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return d.m.DueSchedules(now, most, skip)
+		},
 		Calendar: func(s *fsm.Schedule) (schedules.Calendar, error) {
 			if s.Spec.Cron == "unreadable" {
 				return nil, errors.New("it is unreadable")
@@ -46,7 +58,10 @@ func newShard(t *testing.T) *shard {
 			return everySecond{}, nil
 		},
 		Propose: func(_ context.Context, req *fsm.Request) ([]fsm.Result, error) {
-			if d.proposed++; d.fails != nil {
+			d.mu.Lock()
+			d.proposed++
+			d.mu.Unlock()
+			if d.fails != nil {
 				return nil, d.fails
 			}
 			return d.apply(req.Commands...), nil
@@ -65,6 +80,8 @@ func now() fsm.Time { return fsm.Time(time.Now().UnixNano()) }
 
 func (d *shard) apply(commands ...fsm.Command) []fsm.Result {
 	d.t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	request := codec.AppendRequestIn(nil, 4, &fsm.Request{Commands: commands})
 	results, err := d.m.Apply(d.m.Index()+1, codec.AppendEntryIn(nil, 4, now(), [][]byte{request}))
 	if err != nil {
@@ -140,12 +157,18 @@ func TestHeldQueues(t *testing.T) {
 		d.put("full", "s", fsm.ScheduleSpec{})
 		d.put("broken", "s", fsm.ScheduleSpec{Cron: "unreadable"})
 		d.put("q", "s", fsm.ScheduleSpec{})
+		d.apply(&fsm.PutSchedule{ // between the seconds at which the others are tried again
+			Queue: "other", Partitions: 1, Name: "s", Next: now().Add(3*time.Second + 150*time.Millisecond),
+		})
 		d.lead(10*time.Second + 500*time.Millisecond)
 		full, broken, n := d.jobs("full"), d.jobs("broken"), d.jobs("q")
 		if full != 2 || broken != 0 || n != 10 || d.late != 0 {
 			t.Errorf("%d jobs of the full queue, %d of the broken one, %d of the other, %v late", full, broken, n, d.late)
 		}
-		if d.proposed > 25 || len(d.notes) < 5 || len(d.notes) > 12 {
+		if n := d.jobs("other"); n != 8 {
+			t.Errorf("%d jobs of the queue that fires at other times", n)
+		}
+		if d.proposed > 30 || len(d.notes) < 5 || len(d.notes) > 12 {
 			t.Errorf("%d requests, notes %q", d.proposed, d.notes)
 		}
 		d.apply(&fsm.Configure{Queue: "full", Partitions: 1, Version: 2})
