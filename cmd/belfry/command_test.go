@@ -370,6 +370,7 @@ const settingsText = `  ttr              30s
   puts-per-second  no limit
   overdue          fire, after an outage of 1m
   expire-to        gone
+  keys             no limits
   paused           no
 `
 
