@@ -58,6 +58,7 @@ settings
   puts-per-second  no limit
   overdue          spread over 1h, after an outage of 1m
   expire-to        dead
+  keys             no limits
   paused           until 2030-01-31 10:00:00.000 +00:00 (in 1h)
 `
 
