@@ -366,10 +366,11 @@ var importTable = []importRow{
 		may: []string{
 			"access/connlimit", "node", "rpc/admin", "rpc/auth", "rpc/backend", "rpc/belfry/...", "rpc/check",
 			"rpc/codec", "rpc/drain", "rpc/fault", "rpc/inbound", "rpc/metrics", "rpc/naming", "rpc/openapi",
-			"rpc/queue", "rpc/shardcall", "rpc/spelling", "rpc/ui", "rpc/ui/login", "rpc/wire", "stream",
+			"rpc/queue", "rpc/schedule", "rpc/shardcall", "rpc/spelling", "rpc/ui", "rpc/ui/login", "rpc/wire", "stream",
 		},
 		testMay: []string{
-			"access/tokens", "fsm", "fsm/backup", "fsm/codec", "fsm/machine", "node/clock", "rpc/backend/backendtest",
+			"access/tokens", "cron", "cron/calendar", "fsm", "fsm/backup", "fsm/codec", "fsm/machine", "node/clock",
+			"rpc/backend/backendtest",
 		},
 		external: []string{
 			"connectrpc.com", "google.golang.org/protobuf", "google.golang.org/genproto", "github.com/prometheus",
@@ -606,6 +607,13 @@ var importTable = []importRow{
 		reason:   "the methods of queues know the interfaces of a node, and no path or socket",
 	},
 	{
+		dir: "rpc/schedule",
+		may: []string{"access/tokens", "cron", "fsm", "fsm/codec", "fsm/schedules", "node", "rpc/belfry/...", "rpc/check",
+			"rpc/codec", "rpc/fault", "rpc/shardcall", "rpc/wire"},
+		external: []string{"google.golang.org/protobuf"},
+		reason:   "the methods of schedules know the interfaces of a node and of calendars, and no path or socket",
+	},
+	{
 		dir:    "rpc/drain",
 		reason: "a signal knows nothing of what it stops",
 	},
@@ -740,8 +748,9 @@ var importTable = []importRow{
 		reason:   "it reads fields of any message",
 	},
 	{
-		dir:      "client/belfrytest",
-		may:      []string{"client", "cluster", "fsm", "node", "node/storage/disk", "rpc", "rpc/backend/adapter"},
+		dir: "client/belfrytest",
+		may: []string{"client", "cluster", "cron", "cron/calendar", "fsm", "fsm/schedules", "node", "node/storage/disk",
+			"rpc", "rpc/backend/adapter"},
 		testMay:  []string{"client/admin"},
 		external: []string{"github.com/prometheus/client_golang"},
 		reason:   "a server for the tests of users; imported by tests only",
@@ -973,7 +982,8 @@ var importTable = []importRow{
 		},
 		testMay: []string{
 			"access/certs", "access/tokens", "client", "client/belfrytest", "cluster/gossip", "cmd/belfry/bridge",
-			"cmd/belfry/cli/clitest", "cmd/belfry/local", "cmd/belfry/processtest", "cmd/belfry/server", "fsm",
+			"cmd/belfry/cli/clitest", "cmd/belfry/local", "cmd/belfry/processtest", "cmd/belfry/server", "cron",
+			"cron/calendar", "fsm",
 			"mirror/pair", "mirror/redisson", "mirror/redistest", "mirror/redistest/redissontest", "node",
 			"node/nodetest", "node/storage/diskfault", "rpc", "rpc/backend", "rpc/belfry/...", "rpc/codec", "rpc/fault",
 			"stream",

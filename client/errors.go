@@ -35,6 +35,8 @@ const (
 	// ErrRateLimited says that the queue takes no more puts this second. [Error.RetryAfter] says
 	// when it will.
 	ErrRateLimited Reason = "RATE_LIMITED"
+	// ErrScheduleNotFound says that the queue has no schedule of that name.
+	ErrScheduleNotFound Reason = "SCHEDULE_NOT_FOUND"
 	// ErrMemoryFull says that the memory of a node that holds the queue is nearly full. Consumers
 	// go on, and their acks make room.
 	ErrMemoryFull Reason = "MEMORY_FULL"

@@ -215,18 +215,18 @@ func (*Fire) Kind() Kind { return KindFire }
 // Kind returns KindRunSchedule.
 func (*RunSchedule) Kind() Kind { return KindRunSchedule }
 
-// schedulePrefix begins the ids of the jobs of schedules.
-const schedulePrefix = "cron:"
+// SchedulePrefix begins the ids of the jobs of schedules.
+const SchedulePrefix = "cron:"
 
 // ScheduleJobID returns the id of the job of a firing: `cron:<name>@<time>`, in RFC 3339.
 func ScheduleJobID(name string, nominal Time) string {
-	return schedulePrefix + name + "@" + FormatTime(nominal)
+	return SchedulePrefix + name + "@" + FormatTime(nominal)
 }
 
 // ScheduleOf returns the name of the schedule that a job with a client-chosen id belongs to; false if
 // its id is not that of a firing.
 func ScheduleOf(id string) (name string, ok bool) {
-	rest, ok := strings.CutPrefix(id, schedulePrefix)
+	rest, ok := strings.CutPrefix(id, SchedulePrefix)
 	at := strings.LastIndexByte(rest, '@')
 	if !ok || at < 0 {
 		return "", false

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"hash/fnv"
 	"slices"
+
+	"github.com/belfrydb/belfry/fsm"
 )
 
 // PlacementVersion is the version of the hashes in this file, and part of each of them. These
@@ -14,10 +16,13 @@ const PlacementVersion = 1
 
 // PartitionOf returns the partition, below partitions, of the jobs with a key, or of the job with a
 // client-chosen id and no key.
-// Generated ids carry theirs.
+// Generated ids carry theirs; the id of a schedule's job is placed by the name of the schedule.
 func PartitionOf(id string, partitions int) uint32 {
 	if partitions <= 1 {
 		return 0
+	}
+	if name, ok := fsm.ScheduleOf(id); ok {
+		id = name
 	}
 	return uint32(placementHash(id, 0) % uint64(partitions))
 }

@@ -42,6 +42,21 @@ func goldenShards() []uint32 {
 	return []uint32{0, 2, 1, 0, 0, 4, 5, 0, 2, 0, 5, 2, 2, 3, 4, 2, 1, 3, 2, 1, 2, 3, 5, 2, 2, 5, 3, 2, 4, 3, 0, 4}
 }
 
+// TestJobsOfAScheduleAreInItsPartition: their ids are placed by the name of the schedule alone.
+func TestJobsOfAScheduleAreInItsPartition(t *testing.T) {
+	for id, like := range map[string]string{
+		"cron:a@2027-03-28T01:00:00Z": "a", "cron:namespace/queue@x": "namespace/queue", "cron:a@b@c": "a@b",
+		"cron:@": "",
+	} {
+		if got, want := PartitionOf(id, 7), PartitionOf(like, 7); got != want {
+			t.Errorf("%s is in partition %d, %q in %d", id, got, like, want)
+		}
+	}
+	if PartitionOf("cron:b", 7) == PartitionOf("b", 7) {
+		t.Error("an id without a time is placed as if it had one")
+	}
+}
+
 func TestPartitionsAreEvenAndInRange(t *testing.T) {
 	for _, partitions := range []int{1, 2, 7, 64} {
 		const ids = 20_000

@@ -142,6 +142,15 @@ func leastScopes(lease string) map[string][2]string {
 		"StartTask": {"admin:q", `{"queue":"q","state":"DEAD","act":"COUNT"}`},
 		"GetTask":   {"admin:q", `{"id":"none"}`}, "ListTasks": {"admin:q", `{}`}, "StopTask": {"admin:q", `{"id":"none"}`},
 		"DeleteToken": {"admin:*", `{"id":"aaaaaaaaaaaaaaaa"}`},
+		"PutSchedule": {"admin:q", `{"queue":"q","name":"s","spec":{"every":"1h"}}`},
+		"GetSchedule": {"consume:q", `{"queue":"q","name":"s"}`}, "ListSchedules": {"view:q", `{"queue":"q"}`},
+		"DeleteSchedule":  {"admin:q", `{"queue":"q","name":"s"}`},
+		"PauseSchedules":  {"admin:q", `{"queue":"q","all":true}`},
+		"ResumeSchedules": {"admin:q", `{"queue":"q","all":true}`},
+		"TriggerSchedule": {"put:q", `{"queue":"q","name":"s"}`},
+		"BackfillSchedule": {"put:q",
+			`{"queue":"q","name":"s","from":"2026-01-01T00:00:00Z","to":"2026-01-02T00:00:00Z"}`},
+		"PreviewSchedule": {"view:r", `{"spec":{"every":"1h"}}`},
 	}
 }
 

@@ -33,12 +33,13 @@ import (
 	"github.com/belfrydb/belfry/rpc/metrics"
 	"github.com/belfrydb/belfry/rpc/openapi"
 	"github.com/belfrydb/belfry/rpc/queue"
+	"github.com/belfrydb/belfry/rpc/schedule"
 	"github.com/belfrydb/belfry/rpc/shardcall"
 	"github.com/belfrydb/belfry/rpc/ui"
 	"github.com/belfrydb/belfry/stream"
 )
 
-// Config configures a handler. Node, Catalog, Cluster, Logger and Registry are required.
+// Config configures a handler. Node, Catalog, Cluster, Logger, Registry and Calendars are required.
 type Config struct {
 	Node    backend.Node
 	Catalog backend.Catalog
@@ -76,6 +77,8 @@ type Config struct {
 	LocalName string
 	// Dashboard says what of the dashboard is served.
 	Dashboard Dashboard
+	// Calendars finds the firings of schedules, with the time-zone data of this node. It is required.
+	Calendars schedule.Calendars
 	// Now is the wall clock; defaults to time.Now.
 	Now func() time.Time
 }
@@ -91,6 +94,9 @@ func (c *Config) validate() error {
 	}
 	if c.Cluster == nil {
 		errs = append(errs, errors.New("a Cluster is required"))
+	}
+	if c.Calendars == nil {
+		errs = append(errs, errors.New("Calendars are required"))
 	}
 	if c.Logger == nil {
 		errs = append(errs, errors.New("a Logger is required"))
@@ -215,7 +221,9 @@ func newHandler(cfg Config) (*handler, error) {
 	}, binary.Buffers
 	h.mountSessions()
 	options := connectOptions(cfg, h.interceptor, binary)
-	h.mountServices(administration, options)
+	h.mountServices(administration, schedule.New(schedule.Config{
+		Router: router, Rules: rules, Calendars: cfg.Calendars, Format: cfg.Cluster.Format,
+	}), options)
 	h.mountOperations(cfg, options)
 	if err := h.mountDashboard(cfg); err != nil {
 		return nil, err
@@ -247,14 +255,18 @@ func connectOptions(cfg Config, e *interceptor, binary codec.Binary) []connect.H
 const compressBytesMin = 1 << 10
 
 // mountServices routes the methods of the contract under their own and their short paths.
-func (h *handler) mountServices(administration *admin.Service, options []connect.HandlerOption) {
+func (h *handler) mountServices(administration *admin.Service, schedules *schedule.Service,
+	options []connect.HandlerOption) {
 	_, queues := belfryv1connect.NewQueueServiceHandler(h.queues, options...)
 	_, admins := belfryv1connect.NewAdminServiceHandler(administration, options...)
+	_, scheduled := belfryv1connect.NewScheduleServiceHandler(schedules, options...)
 	fast := h.queues.FastPathHandlers(options)
 	for _, m := range methodsOfContract() {
 		service := queues
 		if strings.HasPrefix(m.procedure, "/"+belfryv1connect.AdminServiceName+"/") {
 			service = admins
+		} else if strings.HasPrefix(m.procedure, "/"+belfryv1connect.ScheduleServiceName+"/") {
+			service = scheduled
 		} else if own, ok := fast[m.procedure]; ok {
 			service = own
 		}
@@ -267,7 +279,9 @@ func (h *handler) mountServices(administration *admin.Service, options []connect
 
 // mountOperations routes the paths for operators and their tools.
 func (h *handler) mountOperations(cfg Config, options []connect.HandlerOption) {
-	services := []string{belfryv1connect.QueueServiceName, belfryv1connect.AdminServiceName}
+	services := []string{
+		belfryv1connect.QueueServiceName, belfryv1connect.AdminServiceName, belfryv1connect.ScheduleServiceName,
+	}
 	health := &health{begun: time.Now(), node: cfg.Node, drain: h.drain, services: append([]string{""}, services...)}
 	path, healthHandler := grpchealth.NewHandler(health, options...)
 	h.others[path] = healthHandler

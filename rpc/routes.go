@@ -24,7 +24,7 @@ type method struct {
 func methodsOfContract() []method {
 	var out []method
 	for _, file := range []protoreflect.FileDescriptor{belfryv1.File_belfry_v1_queue_proto,
-		belfryv1.File_belfry_v1_admin_proto} {
+		belfryv1.File_belfry_v1_admin_proto, belfryv1.File_belfry_v1_schedule_proto} {
 		for i := range file.Services().Len() {
 			service := file.Services().Get(i)
 			for k := range service.Methods().Len() {
@@ -71,12 +71,12 @@ func (h *handler) noSuchPath(w http.ResponseWriter, r *http.Request) {
 }
 
 // auditedMethods returns the procedures whose calls are all logged: Redrive, and those of
-// AdminService that change state or export everything. Their requests contain no bodies of jobs and
-// no secrets.
+// AdminService and ScheduleService that change state or export everything. Their requests contain no
+// secrets; the log leaves out the bodies of jobs.
 func auditedMethods() map[string]bool {
 	audited := map[string]bool{belfryv1connect.QueueServiceRedriveProcedure: true}
 	for _, m := range methodsOfContract() {
-		if strings.HasPrefix(m.procedure, "/"+belfryv1connect.AdminServiceName+"/") && !m.reads {
+		if !strings.HasPrefix(m.procedure, "/"+belfryv1connect.QueueServiceName+"/") && !m.reads {
 			audited[m.procedure] = true
 		}
 	}

@@ -17,6 +17,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/cron"
+	"github.com/belfrydb/belfry/cron/calendar"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc/backend"
@@ -28,6 +30,13 @@ import (
 func newTestServer(cfg Config) (*Server, error) {
 	if cfg.Cluster == nil {
 		cfg.Cluster = &backendtest.SingleNode{Node: cfg.Node, Address: cfg.Address, Version: cfg.Version}
+	}
+	if cfg.Calendars == nil {
+		zones, err := cron.BuiltInZones()
+		if err != nil {
+			return nil, err
+		}
+		cfg.Calendars = calendar.New(zones)
 	}
 	if c, ok := cfg.Catalog.(interface{ SetNode(n backend.Node) }); ok {
 		c.SetNode(cfg.Node)

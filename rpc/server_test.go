@@ -258,7 +258,7 @@ func TestReflection(t *testing.T) {
 	s := serve(t)
 	stream := grpcreflect.NewClient(h2c(t), s.url, connect.WithGRPC()).NewStream(t.Context())
 	names, err := stream.ListServices()
-	if err != nil || len(names) != 3 {
+	if err != nil || len(names) != 4 {
 		t.Fatalf("%v, %v", names, err)
 	}
 	files, err := stream.FileContainingSymbol("belfry.v1.PutRequest")
@@ -384,13 +384,20 @@ func TestEveryMethodHasAShortPath(t *testing.T) {
 		"/v1/list-tasks": "AdminService/ListTasks", "/v1/stop-task": "AdminService/StopTask",
 		"/v1/set-namespace": "AdminService/SetNamespace", "/v1/get-namespace": "AdminService/GetNamespace",
 		"/v1/list-namespaces": "AdminService/ListNamespaces", "/v1/delete-namespace": "AdminService/DeleteNamespace",
+		"/v1/put-schedule": "ScheduleService/PutSchedule", "/v1/get-schedule": "ScheduleService/GetSchedule",
+		"/v1/list-schedules": "ScheduleService/ListSchedules", "/v1/delete-schedule": "ScheduleService/DeleteSchedule",
+		"/v1/pause-schedules": "ScheduleService/PauseSchedules", "/v1/resume-schedules": "ScheduleService/ResumeSchedules",
+		"/v1/trigger-schedule":  "ScheduleService/TriggerSchedule",
+		"/v1/backfill-schedule": "ScheduleService/BackfillSchedule",
+		"/v1/preview-schedule":  "ScheduleService/PreviewSchedule",
 	}
 	methods := methodsOfContract()
 	for _, m := range methods {
 		if m.procedure != "/belfry.v1."+want[m.short] {
 			t.Errorf("%s stands for %s", m.short, m.procedure)
 		}
-		if reads := strings.Contains(m.short, "get") || strings.Contains(m.short, "list"); reads != m.reads {
+		if reads := strings.Contains(m.short, "get") || strings.Contains(m.short, "list") ||
+			m.short == "/v1/preview-schedule"; reads != m.reads {
 			t.Errorf("%s: reads %v", m.short, m.reads)
 		}
 		if m.streams != (m.short == "/v1/work" || m.short == "/v1/backup" || m.short == "/v1/restore") {

@@ -15,6 +15,10 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/cluster"
+	"github.com/belfrydb/belfry/cron"
+	"github.com/belfrydb/belfry/cron/calendar"
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/schedules"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc"
 	"github.com/belfrydb/belfry/rpc/backend/adapter"
@@ -87,6 +91,12 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Server, err error
 	logger := slog.New(slog.DiscardHandler)
 	cfg := o.node()
 	cfg.Dir, cfg.Logger = dir, logger
+	zones, err := cron.BuiltInZones()
+	if err != nil {
+		return nil, fmt.Errorf("reading the time-zone data of this program: %w", err)
+	}
+	calendars := calendar.New(zones)
+	cfg.Calendar = func(v *fsm.Schedule) (schedules.Calendar, error) { return calendars.Of(v.Name, &v.Spec) }
 	// A storage failure does not end the test's process: Close returns it.
 	cfg.Fatal = func(err error) { s.failed <- err }
 	s.node, err = node.Open(ctx, cfg)
@@ -109,7 +119,7 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Server, err error
 	}
 	s.edge, err = rpc.NewServer(rpc.Config{
 		Node: s.cluster.Router(), Catalog: adapter.NewCatalog(s.cluster.Catalog), Cluster: adapter.NewCluster(s.cluster),
-		Logger: logger, Registry: prometheus.NewRegistry(),
+		Logger: logger, Registry: prometheus.NewRegistry(), Calendars: calendars,
 		Name: s.node.Status().Name, Address: address, Version: version, Now: s.Now,
 	})
 	if err != nil {

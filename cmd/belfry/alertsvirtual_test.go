@@ -17,6 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/cron"
+	"github.com/belfrydb/belfry/cron/calendar"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/nodetest"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
@@ -81,10 +83,14 @@ func newVirtual(t *testing.T, options nodetest.Options) *virtual {
 		v.disks[cfg.Name], cfg.FS = disk, disk
 	}
 	v.Cluster = nodetest.New(t, options)
+	zones, err := cron.BuiltInZones()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, m := range v.Members() {
 		server, err := rpc.NewServer(rpc.Config{
 			Node: measuredNode{node: m.Node}, Catalog: noQueues{}, Cluster: noCluster{}, Logger: slog.New(slog.DiscardHandler),
-			Registry: prometheus.NewRegistry(),
+			Registry: prometheus.NewRegistry(), Calendars: calendar.New(zones),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -272,6 +272,7 @@ func TestDocsRequestIDs(t *testing.T) {
 	var without []string
 	for _, file := range []protoreflect.FileDescriptor{
 		belfryv1.File_belfry_v1_queue_proto, belfryv1.File_belfry_v1_admin_proto,
+		belfryv1.File_belfry_v1_schedule_proto,
 	} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()

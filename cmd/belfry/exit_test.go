@@ -36,6 +36,8 @@ func TestExitCodesOfTheWire(t *testing.T) {
 		{"QUEUE_NOT_FOUND", connect.CodeNotFound, 3},
 		{"SHUTTING_DOWN", connect.CodeUnavailable, 4},
 		{"CLOCK_AHEAD", connect.CodeUnavailable, 4},
+		{"SCHEDULE_NOT_FOUND", connect.CodeNotFound, 3},
+		{"VERSION_CHANGED", connect.CodeFailedPrecondition, 6},
 		{"STALE_LEASE", connect.CodeFailedPrecondition, 6},
 		{"JOB_RESERVED", connect.CodeFailedPrecondition, 6},
 		{"JOB_EXISTS", connect.CodeAlreadyExists, 6},

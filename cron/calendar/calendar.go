@@ -34,7 +34,7 @@ func (c *Calendars) Zones() *cron.Zones { return c.zones }
 
 // Of returns the calendar of a schedule. The error is cron.Compile's.
 func (c *Calendars) Of(name string, spec *fsm.ScheduleSpec) (schedules.Calendar, error) {
-	rule, err := c.rule(spec)
+	rule, err := c.Rule(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +49,8 @@ func SpecOf(spec *fsm.ScheduleSpec) *cron.Spec {
 	}
 }
 
-// rule compiles a spec, or returns the rule that was compiled before.
-func (c *Calendars) rule(spec *fsm.ScheduleSpec) (*cron.Rule, error) {
+// Rule compiles a spec, or returns the rule that was compiled before. The error is cron.Compile's.
+func (c *Calendars) Rule(spec *fsm.ScheduleSpec) (*cron.Rule, error) {
 	key := ruleKey(spec)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -135,10 +135,11 @@ func auditPaths(procedure string) ([]string, *fault.Error) {
 	return nil, fault.Invalid("procedure", "no method is named %s%s", fault.Quote([]byte(procedure)), near)
 }
 
-// methods returns the methods of both services.
+// methods returns the methods of all services.
 func methods() (all []protoreflect.MethodDescriptor) {
 	for _, file := range []protoreflect.FileDescriptor{
 		belfryv1.File_belfry_v1_queue_proto, belfryv1.File_belfry_v1_admin_proto,
+		belfryv1.File_belfry_v1_schedule_proto,
 	} {
 		for i := range file.Services().Len() {
 			of := file.Services().Get(i).Methods()

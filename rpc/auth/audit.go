@@ -136,6 +136,11 @@ func requestText(request any) string {
 		put.Body, put.Headers = nil, nil
 		m = put
 	}
+	if put, ok := m.(*belfryv1.PutScheduleRequest); ok && put.GetJob() != nil {
+		put = proto.CloneOf(put)
+		put.Job.Body, put.Job.Headers = nil, nil
+		m = put
+	}
 	text, err := protojson.MarshalOptions{}.Marshal(m)
 	if err != nil {
 		return "cannot be written"

@@ -152,7 +152,15 @@ func (c *Request) newID(field, id string) string {
 			"ids of the form DIGITS-DIGITS are the server's own: it makes them for jobs that are put without one; put a word "+
 				"before it, such as %q", "job-"+fault.Cut(id, fault.QuotedBytesMax)))
 	}
+	if strings.HasPrefix(id, fsm.SchedulePrefix) {
+		c.Fail(fault.Invalid(field, "ids that begin with %s are those of the jobs of schedules", fsm.SchedulePrefix))
+	}
 	return c.JobID(field, id)
+}
+
+// IsReservedID reports whether an id is one that producers cannot choose.
+func IsReservedID(id string) bool {
+	return IsGeneratedID(id) || strings.HasPrefix(id, fsm.SchedulePrefix)
 }
 
 // IsGeneratedID reports whether an id looks like one of the server's: <digits>-<digits>.

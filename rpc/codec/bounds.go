@@ -47,7 +47,7 @@ type bound struct {
 func NewBounds(limits *check.Limits) Bounds {
 	b := Bounds{}
 	for _, file := range []protoreflect.FileDescriptor{belfryv1.File_belfry_v1_queue_proto,
-		belfryv1.File_belfry_v1_admin_proto} {
+		belfryv1.File_belfry_v1_admin_proto, belfryv1.File_belfry_v1_schedule_proto} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for k := range methods.Len() {

@@ -87,7 +87,7 @@ func TestEveryListIsBounded(t *testing.T) {
 		}
 	}
 	for _, file := range []protoreflect.FileDescriptor{belfryv1.File_belfry_v1_queue_proto,
-		belfryv1.File_belfry_v1_admin_proto} {
+		belfryv1.File_belfry_v1_admin_proto, belfryv1.File_belfry_v1_schedule_proto} {
 		for i := range file.Services().Len() {
 			for k := range file.Services().Get(i).Methods().Len() {
 				input := file.Services().Get(i).Methods().Get(k).Input()

@@ -50,7 +50,7 @@ func contract() iter.Seq[row] {
 }
 
 // jobRows are the rows about jobs, queues and what they may use.
-func jobRows() [16]row {
+func jobRows() [17]row {
 	return [...]row{
 		{belfryv1.Reason_REASON_INVALID, connect.CodeInvalidArgument, none, fsm.Invalid, nil, 0,
 			"requestId: it was used before with other content"},
@@ -75,6 +75,8 @@ func jobRows() [16]row {
 			"the queue has another number of partitions than this node knew; try again"},
 		{belfryv1.Reason_REASON_QUEUE_FULL, exhausted, none, fsm.QueueFull, nil, time.Second,
 			"the queue holds as many jobs or bytes as its settings allow"},
+		{belfryv1.Reason_REASON_SCHEDULE_NOT_FOUND, connect.CodeNotFound, none, fsm.ScheduleNotFound, nil, 0,
+			"the queue has no schedule of this name"},
 		{belfryv1.Reason_REASON_QUOTA, exhausted, none, fsm.Quota, nil, 0,
 			"the shard holds as many queues as it may; delete some"},
 		{belfryv1.Reason_REASON_RATE_LIMITED, exhausted, none, fsm.RateLimited, nil, 100 * time.Millisecond,

@@ -92,6 +92,7 @@ func TestPathsAreThoseOfTheContract(t *testing.T) {
 	a := newAPI(t)
 	for _, file := range []protoreflect.FileDescriptor{
 		belfryv1.File_belfry_v1_queue_proto, belfryv1.File_belfry_v1_admin_proto,
+		belfryv1.File_belfry_v1_schedule_proto,
 	} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()

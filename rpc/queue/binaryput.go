@@ -256,7 +256,7 @@ func (r *putReader) set(put *fsm.Put, tag byte, value []byte) (ok bool) {
 		return r.queue != ""
 	case tagID:
 		put.ID = r.ids.add(value, len(r.request)/batchBytesPerIDByte)
-		return len(value) <= r.check.Limits.IDBytesMax && !check.IsGeneratedID(put.ID) && utf8.Valid(value)
+		return len(value) <= r.check.Limits.IDBytesMax && !check.IsReservedID(put.ID) && utf8.Valid(value)
 	case tagKey:
 		put.Key = r.ids.add(value, len(r.request)/batchBytesPerIDByte)
 		return len(value) <= r.check.Limits.KeyBytesMax && utf8.Valid(value)

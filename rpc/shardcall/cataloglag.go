@@ -35,7 +35,7 @@ func (r Reader) Learn(ctx context.Context, queue string) error {
 	return nil
 }
 
-// FindAgain makes a call that names a job. It repeats the call if that found nothing because this
+// FindAgain makes a call that names a job or a schedule. It repeats the call if that found nothing because this
 // node looked in the wrong partition.
 func FindAgain[R any](ctx context.Context, r Reader, queue string, call func() (R, error)) (R, error) {
 	routed := r.Partitions(queue)
@@ -44,7 +44,8 @@ func FindAgain[R any](ctx context.Context, r Reader, queue string, call func() (
 		return out, nil
 	}
 	switch fault.Of(err).Reason {
-	case belfryv1.Reason_REASON_JOB_NOT_FOUND, belfryv1.Reason_REASON_QUEUE_NOT_FOUND:
+	case belfryv1.Reason_REASON_JOB_NOT_FOUND, belfryv1.Reason_REASON_QUEUE_NOT_FOUND,
+		belfryv1.Reason_REASON_SCHEDULE_NOT_FOUND:
 	default:
 		return out, err
 	}

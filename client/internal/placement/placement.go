@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"hash/fnv"
 	"math"
+	"strings"
 )
 
 // A Place is what a call concerns, as far as it helps to find the shard's leader. The zero value is
@@ -60,10 +61,16 @@ func ShardOf(queue string, partition uint32, shards int) int {
 }
 
 // PartitionOf returns the partition of the job with an id, of so many partitions (1 or more). A
-// generated id begins with its partition.
+// generated id begins with its partition. The id of a schedule's job, cron:<name>@<time>, is placed by
+// the name.
 func PartitionOf(id string, partitions uint32) uint32 {
 	if p, ok := generatedIn(id); ok {
 		return p % partitions
+	}
+	if rest, ok := strings.CutPrefix(id, "cron:"); ok {
+		if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+			id = rest[:at]
+		}
 	}
 	return uint32(placementHash(id, 0) % uint64(partitions)) //nolint:gosec // below partitions
 }

@@ -36,6 +36,21 @@ func TestPlacementIsTheServers(t *testing.T) {
 	}
 }
 
+// TestJobsOfAScheduleAreInItsPartition: their ids are placed by the name of the schedule alone.
+func TestJobsOfAScheduleAreInItsPartition(t *testing.T) {
+	for id, like := range map[string]string{
+		"cron:a@2027-03-28T01:00:00Z": "a", "cron:namespace/queue@x": "namespace/queue", "cron:a@b@c": "a@b",
+		"cron:@": "",
+	} {
+		if got, want := PartitionOf(id, 7), PartitionOf(like, 7); got != want {
+			t.Errorf("%s is in partition %d, %q in %d", id, got, like, want)
+		}
+	}
+	if PartitionOf("cron:b", 7) == PartitionOf("b", 7) {
+		t.Error("an id without a time is placed as if it had one")
+	}
+}
+
 func TestLeasePlace(t *testing.T) {
 	// The token of partition 2 of queue "a", serial 3, fence 4, with any checksum.
 	if got, want := OfLease("AQFhAgMEAAAAAA"), (Place{Queue: "a", Partition: 2, Known: true}); got != want {

@@ -322,7 +322,7 @@ func (s *Server) newEdge(cfg Config) (*rpc.Server, error) {
 	edge, err := rpc.NewServer(rpc.Config{
 		Node: c.Router(), Catalog: adapter.NewCatalog(c.Catalog), Cluster: adapter.NewCluster(c), Logger: cfg.Logger,
 		Audit: cfg.Audit, Registry: registry,
-		Name: c.Router().Status().Name, Address: s.listener.Addr().String(), Version: cfg.Version,
+		Calendars: s.calendars, Name: c.Router().Status().Name, Address: s.listener.Addr().String(), Version: cfg.Version,
 		TLS: forClients(s.credentials), Authenticator: s.authenticator, Backups: s.lastBackup,
 		MetricsQueuesMax: cfg.MetricsQueuesMax, ConnectionsMax: connectionsMax(openFilesMax()),
 		Local: local(cfg.Listen) && s.credentials == nil, LocalName: cfg.Advertise, Dashboard: dashboard,

@@ -245,10 +245,14 @@ func EachWitness(resp proto.Message, f func(*belfryv1.Witness)) {
 }
 
 // PartitionOf says once more where a job with an id of its client's choice belongs: FNV-1a over the
-// hash's version, the id and eight zeros, finished as MurmurHash3 is. See node.PartitionOf.
+// hash's version, the id and eight zeros, finished as MurmurHash3 is. The id of a schedule's job counts
+// as the name of the schedule. See node.PartitionOf.
 func PartitionOf(id string, partitions uint32) uint32 {
 	if partitions <= 1 {
 		return 0
+	}
+	if rest, ok := strings.CutPrefix(id, "cron:"); ok && strings.Contains(rest, "@") {
+		id = rest[:strings.LastIndex(rest, "@")]
 	}
 	h := fnv.New64a()
 	h.Write([]byte{1})

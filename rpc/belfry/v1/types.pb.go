@@ -225,9 +225,11 @@ const (
 	// The memory of a node that holds the shard is nearly full; what would add to it is refused, reserving and finishing jobs is not. The
 	// error's metadata has the bytes: used and limit. resource_exhausted.
 	Reason_REASON_MEMORY_FULL Reason = 26
-	// No job of the id is held in the version that `ifVersion` names. The error's metadata has the version that it has, 0 if none is held.
-	// failed_precondition.
+	// No job of the id is held, or the schedule is not there, in the version that `ifVersion` names. The error's metadata has the version
+	// that it has, 0 if there is none. failed_precondition.
 	Reason_REASON_VERSION_CHANGED Reason = 27
+	// The queue has no schedule of this name. not_found.
+	Reason_REASON_SCHEDULE_NOT_FOUND Reason = 28
 )
 
 // Enum value maps for Reason.
@@ -261,36 +263,38 @@ var (
 		25: "REASON_TOO_FEW_VOTERS",
 		26: "REASON_MEMORY_FULL",
 		27: "REASON_VERSION_CHANGED",
+		28: "REASON_SCHEDULE_NOT_FOUND",
 	}
 	Reason_value = map[string]int32{
-		"REASON_UNSPECIFIED":     0,
-		"REASON_INVALID":         1,
-		"REASON_TOO_LARGE":       2,
-		"REASON_JOB_EXISTS":      3,
-		"REASON_JOB_NOT_FOUND":   4,
-		"REASON_JOB_RESERVED":    5,
-		"REASON_STALE_LEASE":     6,
-		"REASON_QUEUE_EXISTS":    7,
-		"REASON_QUEUE_NOT_FOUND": 8,
-		"REASON_QUEUE_CHANGED":   9,
-		"REASON_QUEUE_FULL":      10,
-		"REASON_QUOTA":           11,
-		"REASON_RATE_LIMITED":    12,
-		"REASON_OVERLOADED":      13,
-		"REASON_DISK_FULL":       14,
-		"REASON_REQUEST_EXPIRED": 15,
-		"REASON_NOT_LEADER":      16,
-		"REASON_NO_LEADER":       17,
-		"REASON_SHUTTING_DOWN":   18,
-		"REASON_CLOCK_AHEAD":     19,
-		"REASON_UNKNOWN_OUTCOME": 20,
-		"REASON_UNAUTHENTICATED": 21,
-		"REASON_FORBIDDEN":       22,
-		"REASON_UNIMPLEMENTED":   23,
-		"REASON_INTERNAL":        24,
-		"REASON_TOO_FEW_VOTERS":  25,
-		"REASON_MEMORY_FULL":     26,
-		"REASON_VERSION_CHANGED": 27,
+		"REASON_UNSPECIFIED":        0,
+		"REASON_INVALID":            1,
+		"REASON_TOO_LARGE":          2,
+		"REASON_JOB_EXISTS":         3,
+		"REASON_JOB_NOT_FOUND":      4,
+		"REASON_JOB_RESERVED":       5,
+		"REASON_STALE_LEASE":        6,
+		"REASON_QUEUE_EXISTS":       7,
+		"REASON_QUEUE_NOT_FOUND":    8,
+		"REASON_QUEUE_CHANGED":      9,
+		"REASON_QUEUE_FULL":         10,
+		"REASON_QUOTA":              11,
+		"REASON_RATE_LIMITED":       12,
+		"REASON_OVERLOADED":         13,
+		"REASON_DISK_FULL":          14,
+		"REASON_REQUEST_EXPIRED":    15,
+		"REASON_NOT_LEADER":         16,
+		"REASON_NO_LEADER":          17,
+		"REASON_SHUTTING_DOWN":      18,
+		"REASON_CLOCK_AHEAD":        19,
+		"REASON_UNKNOWN_OUTCOME":    20,
+		"REASON_UNAUTHENTICATED":    21,
+		"REASON_FORBIDDEN":          22,
+		"REASON_UNIMPLEMENTED":      23,
+		"REASON_INTERNAL":           24,
+		"REASON_TOO_FEW_VOTERS":     25,
+		"REASON_MEMORY_FULL":        26,
+		"REASON_VERSION_CHANGED":    27,
+		"REASON_SCHEDULE_NOT_FOUND": 28,
 	}
 )
 
@@ -1701,7 +1705,7 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_APPLIED\x10\x01\x12\x17\n" +
 	"\x13OUTCOME_NOT_APPLIED\x10\x02\x12\x13\n" +
-	"\x0fOUTCOME_UNKNOWN\x10\x03*\xb1\x05\n" +
+	"\x0fOUTCOME_UNKNOWN\x10\x03*\xd0\x05\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_INVALID\x10\x01\x12\x14\n" +
@@ -1731,7 +1735,8 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\x0fREASON_INTERNAL\x10\x18\x12\x19\n" +
 	"\x15REASON_TOO_FEW_VOTERS\x10\x19\x12\x16\n" +
 	"\x12REASON_MEMORY_FULL\x10\x1a\x12\x1a\n" +
-	"\x16REASON_VERSION_CHANGED\x10\x1b*\x86\x01\n" +
+	"\x16REASON_VERSION_CHANGED\x10\x1b\x12\x1d\n" +
+	"\x19REASON_SCHEDULE_NOT_FOUND\x10\x1c*\x86\x01\n" +
 	"\n" +
 	"OnExisting\x12\x1b\n" +
 	"\x17ON_EXISTING_UNSPECIFIED\x10\x00\x12\x16\n" +

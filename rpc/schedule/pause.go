@@ -1,0 +1,175 @@
+package schedule
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/belfrydb/belfry/access/tokens"
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/shardcall"
+	"github.com/belfrydb/belfry/rpc/wire"
+)
+
+// PauseSchedules implements belfryv1connect.ScheduleServiceHandler.
+func (s *Service) PauseSchedules(ctx context.Context,
+	req *belfryv1.PauseSchedulesRequest) (*belfryv1.PauseSchedulesResponse, error) {
+	done, err := s.switchAll(ctx, req, fsm.PauseSchedules{})
+	if err != nil {
+		return nil, err
+	}
+	return &belfryv1.PauseSchedulesResponse{Changed: wire.Count(done.Count), Witnesses: done.Witnesses}, nil
+}
+
+// ResumeSchedules implements belfryv1connect.ScheduleServiceHandler.
+func (s *Service) ResumeSchedules(ctx context.Context,
+	req *belfryv1.ResumeSchedulesRequest) (*belfryv1.ResumeSchedulesResponse, error) {
+	done, err := s.switchAll(ctx, req, fsm.PauseSchedules{Resume: true})
+	if err != nil {
+		return nil, err
+	}
+	return &belfryv1.ResumeSchedulesResponse{Changed: wire.Count(done.Count), Witnesses: done.Witnesses}, nil
+}
+
+// switching is what the requests to pause and to resume have in common.
+type switching interface {
+	GetQueue() string
+	GetNames() []string
+	GetPrefix() string
+	GetAll() bool
+	GetNote() string
+	GetRequestId() string
+}
+
+// switchAll pauses or resumes schedules.
+func (s *Service) switchAll(ctx context.Context, req switching, command fsm.PauseSchedules) (shardcall.Total, error) {
+	c := s.onQueue(ctx, tokens.Admin, req.GetQueue())
+	command.Queue, command.Note = c.Queue("queue", req.GetQueue()), req.GetNote()
+	requestID := c.RequestID(req.GetRequestId())
+	if len(command.Note) > fsm.ScheduleNoteBytes {
+		c.Fail(fault.TooLarge("note", len(command.Note), fsm.ScheduleNoteBytes))
+	}
+	ways := 0
+	for _, given := range [...]bool{len(req.GetNames()) > 0, req.GetPrefix() != "", req.GetAll()} {
+		if given {
+			ways++
+		}
+	}
+	if ways != 1 {
+		c.Fail(fault.Invalid("names", "exactly one of names, prefix and all is required"))
+	}
+	if len(req.GetNames()) > 0 {
+		c.Entries("names", len(req.GetNames()), s.rules.Limits.BatchJobsMax)
+	}
+	for i, name := range req.GetNames() {
+		checkName(c, fault.Indexed("names", i), name)
+	}
+	if len(req.GetPrefix()) > nameBytesMax {
+		c.Fail(fault.TooLarge("prefix", len(req.GetPrefix()), nameBytesMax))
+	}
+	if c.Err != nil {
+		return shardcall.Total{}, c.Err
+	}
+	if err := (shardcall.Reader{Router: s.router}).Learn(ctx, command.Queue); err != nil {
+		return shardcall.Total{}, err
+	}
+	w := switcher{service: s, command: command, requestID: requestID}
+	return w.run(ctx, req)
+}
+
+// switcher pauses or resumes schedules, one shard and one page of names after another.
+type switcher struct {
+	service   *Service
+	command   fsm.PauseSchedules
+	requestID string
+	done      shardcall.Total
+	missing   *fault.Error // of a shard that does not know the queue
+}
+
+func (w *switcher) run(ctx context.Context, req switching) (shardcall.Total, error) {
+	shards := w.service.router.Shards(w.command.Queue)
+	named := make([][]string, len(shards))
+	for _, name := range req.GetNames() {
+		p := node.PartitionOf(name, len(shards))
+		named[p] = append(named[p], name)
+	}
+	for p, shard := range shards {
+		err := error(nil)
+		switch {
+		case len(named[p]) > 0:
+			err = w.step(ctx, shard, named[p])
+		case len(req.GetNames()) == 0:
+			err = w.pages(ctx, shard, req.GetPrefix())
+		}
+		if err != nil {
+			return w.done, err
+		}
+	}
+	if w.missing != nil && len(w.done.Witnesses) == 0 {
+		return w.done, w.missing
+	}
+	return w.done, nil
+}
+
+// pages takes a step for each page of the names of a shard.
+func (w *switcher) pages(ctx context.Context, shard uint32, prefix string) error {
+	query := &fsm.SchedulesQuery{Queue: w.command.Queue, Prefix: prefix, Max: fsm.RunMax}
+	for {
+		r, _, err := w.service.router.Node.Query(ctx, shard, query)
+		if err != nil {
+			return w.partly(w.service.router.FaultAt(shard, err))
+		}
+		names := make([]string, len(r.Schedules))
+		for i := range r.Schedules {
+			names[i] = r.Schedules[i].Name
+		}
+		if err := w.step(ctx, shard, names); err != nil || !r.More {
+			return err
+		}
+		query.After = names[len(names)-1]
+	}
+}
+
+// step pauses or resumes schedules of one shard. Its request id says which, so that a repeat that
+// finds others by their prefix is another request to the shard.
+func (w *switcher) step(ctx context.Context, shard uint32, names []string) error {
+	command := w.command
+	command.Names = names
+	a := w.service.router.Propose(ctx, shard, stepID(w.requestID, strings.Join(names, "\x00")), &command)
+	switch {
+	case a.Fault != nil && a.Fault.Reason == belfryv1.Reason_REASON_QUEUE_NOT_FOUND:
+		w.missing = a.Fault
+		return nil
+	case a.Fault != nil:
+		return w.partly(a.Fault)
+	}
+	w.done.Count += a.Result.Count
+	if witness := a.Witness(); witness != nil {
+		w.done.Witnesses = append(w.done.Witnesses, witness)
+	}
+	return nil
+}
+
+// partly returns the fault of a call of which some steps were carried out.
+func (w *switcher) partly(f *fault.Error) error {
+	if w.done.Count == 0 {
+		return f
+	}
+	out := shardcall.Partly(f, w.done.Count)
+	out.Message = fmt.Sprintf("done for %d schedules, then %s; repeat it for the rest", w.done.Count, f.Error())
+	return out
+}
+
+// stepID returns the request id of a step with a content; "" without a request id.
+func stepID(requestID, content string) string {
+	if requestID == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(content))
+	return requestID + "#" + hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,165 @@
+package schedule
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/belfrydb/belfry/access/tokens"
+	"github.com/belfrydb/belfry/cron"
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/node"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/check"
+	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/shardcall"
+	"github.com/belfrydb/belfry/rpc/wire"
+)
+
+// PutSchedule implements belfryv1connect.ScheduleServiceHandler.
+func (s *Service) PutSchedule(ctx context.Context,
+	req *belfryv1.PutScheduleRequest) (*belfryv1.PutScheduleResponse, error) {
+	c := s.onQueue(ctx, tokens.Admin, req.GetQueue())
+	put := &fsm.PutSchedule{
+		Queue: c.Queue("queue", req.GetQueue()), Name: req.GetName(), IfVersion: req.GetIfVersion(),
+	}
+	requestID := c.RequestID(req.GetRequestId())
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	var rule *cron.Rule
+	p := problems{request: c}
+	p.part(func(c *check.Request) { checkName(c, "name", put.Name) })
+	p.part(func(c *check.Request) { put.Spec, rule = s.spec(c, req.GetSpec()) })
+	p.part(func(c *check.Request) { put.Policy = policy(c, req.GetPolicy()) })
+	p.part(func(c *check.Request) { put.Job = job(c, put.Queue, req.GetJob()) })
+	if p.fail(); c.Err != nil {
+		return nil, c.Err
+	}
+	calendar, err := s.calendars.Of(put.Name, &put.Spec)
+	if err != nil {
+		return nil, specFault(err)
+	}
+	put.Next, put.ZoneData = calendar.Next(fsm.Time(c.Now.UnixNano())), calendar.ZoneData()
+	a, err := s.propose(ctx, requestID, put)
+	if err != nil {
+		return nil, err
+	}
+	return &belfryv1.PutScheduleResponse{
+		Created: a.Result.Created, Replaced: a.Result.Replaced, Version: a.Result.Version,
+		Next: wire.CeilTime(a.Result.Due), Warnings: rule.Warnings(),
+		Times: times(put.Name, rule, c.Now, timesAnswered), ZoneData: put.ZoneData, Witness: a.Witness(),
+	}, nil
+}
+
+// reroutesMax is how often a PutSchedule is routed again: once if this node did not know the
+// partitions of the queue, and once more if the shard did not know them.
+const reroutesMax = 2
+
+// propose routes and proposes a PutSchedule. What the queue's shards know is brought up to date if they
+// and this node disagree.
+func (s *Service) propose(ctx context.Context, requestID string, put *fsm.PutSchedule) (a shardcall.Answer,
+	err error) {
+	for round := 0; ; round++ {
+		if s.router.Deleting(put.Queue) {
+			return a, shardcall.BeingDeleted(put.Queue)
+		}
+		put.Partitions = s.router.Partitions(put.Queue)
+		put.Partition = node.PartitionOf(put.Name, int(put.Partitions))
+		if put.Job.Key != "" && put.Partitions > 1 {
+			return a, fault.Invalid("job.key", "the queue has %d partitions: a job with a key belongs to the partition of "+
+				"its key, and those of a schedule to that of its name; use a queue with one partition", put.Partitions)
+		}
+		a = s.router.Propose(ctx, s.router.Shard(put.Queue, put.Partition), requestID, put)
+		switch {
+		case a.Fault == nil:
+			return a, nil
+		case a.Fault.Reason != belfryv1.Reason_REASON_QUEUE_CHANGED || round == reroutesMax:
+			return s.repeated(ctx, put, a)
+		}
+		if err := s.router.Refresh(ctx); err != nil {
+			return a, err
+		}
+		if _, recorded := s.router.Catalog.Queue(put.Queue); recorded && !s.router.Deleting(put.Queue) {
+			if _, _, err := s.router.Configure(ctx, put.Queue); err != nil {
+				return a, err
+			}
+		}
+	}
+}
+
+// repeated answers a PutSchedule that was refused although an earlier attempt at it may have been carried
+// out. That attempt had the same request id and another first firing, because time has passed; or it
+// raised the version that this one names. The schedule as it is decides: it has the content, or not.
+func (s *Service) repeated(ctx context.Context, put *fsm.PutSchedule, a shardcall.Answer) (shardcall.Answer, error) {
+	version := put.IfVersion + 1
+	switch {
+	case a.Result == nil:
+		return a, explain(a)
+	case a.Result.Code == fsm.Invalid:
+		version = 0
+	case a.Result.Code != fsm.VersionChanged || a.Result.Version != version:
+		return a, explain(a)
+	}
+	held, _, err := s.read(ctx, shardcall.Reader{Router: s.router}, put.Queue, put.Name)
+	if err != nil || version != 0 && held.Version != version ||
+		!bytes.Equal(codec.AppendDefinition(nil, &held.Spec, &held.Policy, &held.Job),
+			codec.AppendDefinition(nil, &put.Spec, &put.Policy, &put.Job)) {
+		return a, explain(a)
+	}
+	a.Fault, a.Result = nil, &fsm.Result{Serial: held.Serial, Version: held.Version, Due: held.Next}
+	return a, nil
+}
+
+// times returns the next firings of a rule.
+func times(name string, rule *cron.Rule, after time.Time, most int) (list []*belfryv1.ScheduleTime) {
+	for at := range rule.Times(after) {
+		if len(list) == most {
+			break
+		}
+		nominal := fsm.Time(at.UnixNano())
+		list = append(list, &belfryv1.ScheduleTime{
+			Nominal: wire.ExactTime(nominal), Local: at.Format("2006-01-02T15:04:05.999-07:00 MST"),
+			DueAt: wire.CeilTime(nominal.Add(cron.JitterOf(name, at, rule.Jitter()))),
+		})
+	}
+	return list
+}
+
+// PreviewSchedule implements belfryv1connect.ScheduleServiceHandler.
+func (s *Service) PreviewSchedule(ctx context.Context,
+	req *belfryv1.PreviewScheduleRequest) (*belfryv1.PreviewScheduleResponse, error) {
+	c := s.request(ctx, tokens.View)
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	var spec fsm.ScheduleSpec
+	var rule *cron.Rule
+	var after fsm.Time
+	var count uint32
+	p := problems{request: c}
+	p.part(func(c *check.Request) { spec, rule = s.spec(c, req.GetSpec()) })
+	p.part(func(c *check.Request) {
+		if req.GetName() != "" {
+			checkName(c, "name", req.GetName())
+		}
+	})
+	p.part(func(c *check.Request) { after = c.ListTime("after", req.GetAfter()) })
+	p.part(func(c *check.Request) { count = c.Count("count", req.GetCount(), timesAnswered, previewMax) })
+	if p.fail(); c.Err != nil {
+		return nil, c.Err
+	}
+	calendar, err := s.calendars.Of(req.GetName(), &spec)
+	if err != nil {
+		return nil, specFault(err)
+	}
+	from := c.Now
+	if after != 0 {
+		from = time.Unix(0, int64(after))
+	}
+	return &belfryv1.PreviewScheduleResponse{
+		Times: times(req.GetName(), rule, from, int(count)), Rule: rule.String(), Warnings: rule.Warnings(),
+		ZoneData: calendar.ZoneData(),
+	}, nil
+}
