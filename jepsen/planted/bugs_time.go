@@ -118,7 +118,7 @@ func orderBugs() []Bug {
 			Name:   "body-of-another",
 			What:   "of several jobs handed out at once all but the first have the body of the one before",
 			Claims: []string{"I2"}, Workloads: []string{"batches"},
-			Edits: []Edit{after("fsm/machine/query.go", `jobs[i].Body = room[start:len(room):len(room)]`,
+			Edits: []Edit{after("fsm/listing/page.go", `jobs[i].Body = room[start:len(room):len(room)]`,
 				`if i > 0 && planted("body-of-another") {
 			jobs[i].Body = jobs[i-1].Body
 		}`)},
