@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
@@ -36,6 +37,12 @@ func (n *endlessNode) Export(ctx context.Context, _ uint32, _ func(*fsm.QueueRec
 	}
 	<-ctx.Done()
 	return fmt.Errorf("the call ended: %w", context.Cause(ctx))
+}
+
+// largeTombstone is a record of a MiB: the tombstone of a job with a long id.
+func largeTombstone() []byte {
+	record := append(codec.AppendText(nil, "a"), 1, 0, 0, byte(fsm.Acked))
+	return append(codec.AppendText(record, strings.Repeat("i", 1<<20)), make([]byte, 16)...)
 }
 
 // serveEndless serves such a node, whose clients have an hour to read an answer.
@@ -75,7 +82,7 @@ func TestBackupEndsWithTheServer(t *testing.T) {
 // server from stopping.
 func TestServerStopsThoughNobodyReads(t *testing.T) {
 	t.Parallel()
-	s, n := serveEndless(t, make([]byte, 1<<20))
+	s, n := serveEndless(t, largeTombstone())
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+belfryv1connect.AdminServiceBackupProcedure,

@@ -340,7 +340,7 @@ func TestAStopHurriesWhoeverDoesNotRead(t *testing.T) {
 	for name, window := range map[string]uint32{"at the beginning": 0, "in the middle": 10_000} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := &endlessNode{began: make(chan struct{}), ended: make(chan error, 1), record: make([]byte, 1<<20)}
+				n := &endlessNode{began: make(chan struct{}), ended: make(chan error, 1), record: largeTombstone()}
 				s, port := servePipes(t, func(cfg *Config) {
 					n.Node = cfg.Node
 					cfg.Node, cfg.Catalog = n, &listingCatalog{Catalog: cfg.Catalog}
