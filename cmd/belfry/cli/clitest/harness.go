@@ -386,6 +386,30 @@ func (f *fakeAdmin) ReleaseLeases(_ context.Context,
 	return handle[*belfryv1.ReleaseLeasesResponse](f.h, r)
 }
 
+// ListKeys implements the handler of AdminService.
+func (f *fakeAdmin) ListKeys(_ context.Context,
+	r *belfryv1.ListKeysRequest) (*belfryv1.ListKeysResponse, error) {
+	return handle[*belfryv1.ListKeysResponse](f.h, r)
+}
+
+// PauseKey implements the handler of AdminService.
+func (f *fakeAdmin) PauseKey(_ context.Context,
+	r *belfryv1.PauseKeyRequest) (*belfryv1.PauseKeyResponse, error) {
+	return handle[*belfryv1.PauseKeyResponse](f.h, r)
+}
+
+// ResumeKey implements the handler of AdminService.
+func (f *fakeAdmin) ResumeKey(_ context.Context,
+	r *belfryv1.ResumeKeyRequest) (*belfryv1.ResumeKeyResponse, error) {
+	return handle[*belfryv1.ResumeKeyResponse](f.h, r)
+}
+
+// PurgeKey implements the handler of AdminService.
+func (f *fakeAdmin) PurgeKey(_ context.Context,
+	r *belfryv1.PurgeKeyRequest) (*belfryv1.PurgeKeyResponse, error) {
+	return handle[*belfryv1.PurgeKeyResponse](f.h, r)
+}
+
 // DeleteToken implements the handler of AdminService.
 func (f *fakeAdmin) DeleteToken(_ context.Context,
 	r *belfryv1.DeleteTokenRequest) (*belfryv1.DeleteTokenResponse, error) {

@@ -20,6 +20,7 @@ type filter struct {
 	state                 string
 	after, before         cli.MomentValue
 	text, idPrefix, cause wanted
+	key                   wanted // of a list only
 }
 
 // add adds the flags, but for that of the state.
@@ -45,13 +46,15 @@ func (f *filter) addState(flags *pflag.FlagSet, words ...string) {
 }
 
 // searches reports whether jobs are looked for by their content.
-func (f *filter) searches() bool { return f.text != "" || f.idPrefix != "" || f.cause != "" }
+func (f *filter) searches() bool {
+	return f.text != "" || f.idPrefix != "" || f.cause != "" || f.key != ""
+}
 
 // list returns the request for a list.
 func (f *filter) list(queue string) *belfryv1.ListRequest {
 	return &belfryv1.ListRequest{
 		Queue: queue, State: cli.StateOf(f.state), DueAfter: f.after.Proto, DueBefore: f.before.Proto,
-		Text: string(f.text), IdPrefix: string(f.idPrefix), Cause: string(f.cause),
+		Text: string(f.text), IdPrefix: string(f.idPrefix), Cause: string(f.cause), Key: string(f.key),
 	}
 }
 

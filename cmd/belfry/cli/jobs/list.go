@@ -21,10 +21,10 @@ func (a verbs) listCommand() *cobra.Command {
 		Use:   "list QUEUE",
 		Short: "List or search jobs of a queue in due order",
 		Long: `
-List shows jobs of one state in due order, without their bodies. With --match, --id-prefix or
---cause it searches: it looks at one job after the other until it has found --max of them, and says
-how many it has looked at. The same flags of redrive, cancel, reschedule and run-now act on what the
-list shows.`,
+List shows jobs of one state in due order, without their bodies. With --match, --id-prefix,
+--cause or --key it searches: it looks at one job after the other until it has found --max of them, and
+says how many it has looked at. The same flags of redrive, cancel, reschedule and run-now, which have no
+--key, act on what the list shows.`,
 		Example:           "  belfry list orders --state dead --max 20\n  belfry list orders --state dead --match timeout",
 		Args:              cli.Arguments(1, 1, "QUEUE"),
 		ValidArgsFunction: a.CompleteQueue,
@@ -33,6 +33,7 @@ list shows.`,
 	flags.SortFlags = false
 	f.addState(flags, "delayed", "ready", "reserved", "dead")
 	f.add(flags)
+	flags.Var(&f.key, flag.Key, "only jobs of this key")
 	flags.IntVarP(&most, flag.Max, "n", 100, "how many jobs at most; 0 for all")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		conn, err := a.Connect()

@@ -17,10 +17,10 @@ import (
 // verbs are the commands of queues and namespaces.
 type verbs struct{ *cli.App }
 
-// Commands returns `queue` and `namespace`.
+// Commands returns `queue`, `keys` and `namespace`.
 func Commands(a *cli.App) []*cobra.Command {
 	v := verbs{a}
-	return []*cobra.Command{v.queueCommand(), v.namespaceCommand()}
+	return []*cobra.Command{v.queueCommand(), v.keysCommand(), v.namespaceCommand()}
 }
 
 func (a verbs) queueCommand() *cobra.Command {
