@@ -43,7 +43,7 @@ type Import struct {
 	Since   Time
 	// Total, with ImportEnd, is the number of records that the shard must have imported.
 	Total uint64
-	// Records are queues, paused keys, jobs and tombstones of a backup, a queue before what it holds.
+	// Records are queues, paused keys, schedules, jobs and tombstones of a backup, a queue before what it holds.
 	// Keys may be paused beyond PausedKeysMax: a shard may get those of several.
 	Records []BackupRecord
 }
@@ -100,7 +100,8 @@ const (
 	BackupTail      BackupKind = 8 // see Totals of fsm/backup; 32 bytes SHA-256
 	BackupNamespace BackupKind = 9 // text namespace, then its limits in the order of CatalogNamespace
 
-	BackupKey BackupKind = 11 // text queue, text key that is paused; from KeysFormat on
+	BackupSchedule BackupKind = 10 // text queue, and what a snapshot has of a schedule; from KeysFormat on
+	BackupKey      BackupKind = 11 // text queue, text key that is paused; from KeysFormat on
 )
 
 // BackupRecord is one record of a backup as it is stored.

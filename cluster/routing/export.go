@@ -146,7 +146,7 @@ func (f *filter) pass(r fsm.BackupRecord) error {
 			f.left[q.Name] = true
 			return nil
 		}
-	case fsm.BackupKey, fsm.BackupJob, fsm.BackupTombstone:
+	case fsm.BackupKey, fsm.BackupSchedule, fsm.BackupJob, fsm.BackupTombstone:
 		if name, err := backup.OwnerOf(&r); err != nil || f.left[name] {
 			return err
 		}

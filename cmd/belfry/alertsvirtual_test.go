@@ -16,9 +16,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/cron"
 	"github.com/belfrydb/belfry/cron/calendar"
+	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/nodetest"
 	"github.com/belfrydb/belfry/node/storage/diskfault"

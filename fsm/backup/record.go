@@ -51,7 +51,7 @@ type Section struct {
 type Totals struct {
 	Shards, Queues, Jobs, Tombstones uint64
 	// Keys counts the paused keys.
-	Keys uint64
+	Keys, Schedules uint64
 	// Serial is the highest serial of all shards.
 	Serial uint64
 }
@@ -101,20 +101,27 @@ func EndRecord(shard uint32, t *Totals) fsm.BackupRecord {
 
 // appendOthers appends the numbers of records that the first format does not have.
 func (t *Totals) appendOthers(dst []byte) []byte {
-	if t.Keys == 0 {
-		return dst
+	if t.Schedules > 0 {
+		dst = binary.AppendUvarint(append(dst, byte(fsm.BackupSchedule)), t.Schedules)
 	}
-	return binary.AppendUvarint(append(dst, byte(fsm.BackupKey)), t.Keys)
+	if t.Keys > 0 {
+		dst = binary.AppendUvarint(append(dst, byte(fsm.BackupKey)), t.Keys)
+	}
+	return dst
 }
 
 // readOthers reads what appendOthers appended, with so many bytes after it.
 func (t *Totals) readOthers(r *codec.Reader, after int) {
 	for r.Failed() == nil && r.Left() > after {
 		kind, n := r.Uvarint(), r.Uvarint()
-		if kind != uint64(fsm.BackupKey) || t.Keys != 0 || n == 0 {
+		count := &t.Keys
+		if kind == uint64(fsm.BackupSchedule) {
+			count = &t.Schedules
+		}
+		if kind != uint64(fsm.BackupKey) && kind != uint64(fsm.BackupSchedule) || *count != 0 || n == 0 {
 			r.Damaged("totals of an unknown kind of record")
 		}
-		t.Keys = n
+		*count = n
 	}
 }
 
@@ -255,6 +262,9 @@ func FormatOf(b *fsm.BackupRecord) (queue string, format fsm.Format, err error) 
 	case fsm.BackupKey:
 		queue, _, err := ParseKey(b)
 		return queue, fsm.KeysFormat, err
+	case fsm.BackupSchedule:
+		s, err := ParseSchedule(b)
+		return s.Queue, fsm.KeysFormat, err
 	default:
 		return "", fsm.FirstFormat, nil
 	}
@@ -264,6 +274,16 @@ func FormatOf(b *fsm.BackupRecord) (queue string, format fsm.Format, err error) 
 func ParseKey(b *fsm.BackupRecord) (queue, key string, err error) {
 	err = parse(b, fsm.BackupKey, func(r *codec.Reader) { queue, key = r.Text(), r.Text() })
 	return queue, key, err
+}
+
+// ParseSchedule reads a BackupSchedule. The body of its job aliases the record.
+func ParseSchedule(b *fsm.BackupRecord) (s fsm.Schedule, err error) {
+	err = parse(b, fsm.BackupSchedule, func(r *codec.Reader) {
+		name := r.Text()
+		s = r.Schedule()
+		s.Queue = name
+	})
+	return s, err
 }
 
 // ParseTombstone reads a BackupTombstone.
@@ -276,7 +296,7 @@ func ParseTombstone(b *fsm.BackupRecord) (t fsm.Tombstone, err error) {
 	return t, err
 }
 
-// OwnerOf returns the queue that a BackupQueue, BackupKey, BackupJob or BackupTombstone belongs to.
+// OwnerOf returns the queue that a BackupQueue, or a record of what a queue holds, belongs to.
 func OwnerOf(b *fsm.BackupRecord) (string, error) {
 	r := codec.PlainReader(b.Data)
 	name := r.Text()

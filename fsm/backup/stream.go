@@ -77,6 +77,8 @@ func (t *Totals) Count(kind fsm.BackupKind) {
 		t.Tombstones++
 	case fsm.BackupKey:
 		t.Keys++
+	case fsm.BackupSchedule:
+		t.Schedules++
 	default:
 	}
 }
@@ -304,8 +306,9 @@ func (b *Reader) follow(r *fsm.BackupRecord) error {
 		b.inShard, b.shard, b.section = true, s.Shard, Totals{}
 		b.totals.Shards++
 		b.totals.Serial = max(b.totals.Serial, s.Serial)
-	case fsm.BackupQueue, fsm.BackupKey, fsm.BackupJob, fsm.BackupTombstone:
-		if !b.inShard || r.Kind == fsm.BackupKey && b.header.Format < fsm.KeysFormat {
+	case fsm.BackupQueue, fsm.BackupKey, fsm.BackupSchedule, fsm.BackupJob, fsm.BackupTombstone:
+		later := r.Kind == fsm.BackupKey || r.Kind == fsm.BackupSchedule
+		if !b.inShard || later && b.header.Format < fsm.KeysFormat {
 			return misplaced
 		}
 		b.section.Count(r.Kind)

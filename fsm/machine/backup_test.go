@@ -111,6 +111,13 @@ func TestGoldenBackupOfKeys(t *testing.T) {
 		!bytes.Equal(records[i].Data, want.Data) || totals.Keys != 1 {
 		t.Errorf("the backup has %+v and no record of the paused key", totals)
 	}
+	i := slices.IndexFunc(records, func(r fsm.BackupRecord) bool { return r.Kind == fsm.BackupSchedule })
+	if i < 0 || totals.Schedules != 1 {
+		t.Fatalf("the backup has %+v and no record of the schedule", totals)
+	}
+	if s, err := backup.ParseSchedule(&records[i]); err != nil || s.Queue != "cron" || s.Name != "report" || !s.Paused {
+		t.Errorf("the schedule is %+v, %v", s, err)
+	}
 }
 
 // TestImportPausesKeys: a key is paused once, in its queue, and only from its format on.

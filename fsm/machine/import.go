@@ -96,7 +96,10 @@ func (m *Machine) importRecord(record *fsm.BackupRecord) bool {
 		return err == nil && known && m.importJob(m.queues.byName[name], &v)
 	case fsm.BackupKey:
 		queue, key, err := backup.ParseKey(record)
-		return err == nil && key != "" && m.format >= fsm.KeysFormat && m.importKey(m.queues.byName[queue], key)
+		return err == nil && m.format >= fsm.KeysFormat && m.importKey(m.queues.byName[queue], key)
+	case fsm.BackupSchedule:
+		s, err := backup.ParseSchedule(record)
+		return err == nil && m.format >= fsm.KeysFormat && m.importSchedule(m.queues.byName[s.Queue], &s)
 	case fsm.BackupTombstone:
 		t, err := backup.ParseTombstone(record)
 		return err == nil && m.importTombstone(m.queues.byName[t.Queue], &t)
@@ -124,9 +127,18 @@ func (m *Machine) importQueue(v *fsm.QueueRecord) bool {
 	return true
 }
 
+// importSchedule stores a schedule of a queue as it was. There may be more than SchedulesMax.
+func (m *Machine) importSchedule(q *queue, s *fsm.Schedule) bool {
+	ok := q != nil && s.Serial <= m.scalars.Serial && q.schedules.Find(s.Name) == 0
+	if ok {
+		q.schedules.Add(s)
+	}
+	return ok
+}
+
 // importKey pauses a key of a queue.
 func (m *Machine) importKey(q *queue, key string) bool {
-	if q == nil {
+	if q == nil || key == "" {
 		return false
 	}
 	m.needKeys(q, key)
@@ -134,13 +146,8 @@ func (m *Machine) importKey(q *queue, key string) bool {
 }
 
 func (m *Machine) importJob(q *queue, v *codec.HeldJob) bool {
-	if q == nil || !v.State.Held() || max(v.Serial, v.Fence, v.Place) > m.scalars.Serial {
-		return false
-	}
-	if m.format >= fsm.KeysFormat && !v.Plausible() {
-		return false
-	}
-	if m.store.BySerial(q.index, v.Serial) != 0 {
+	if q == nil || !v.State.Held() || max(v.Serial, v.Fence, v.Place) > m.scalars.Serial ||
+		m.format >= fsm.KeysFormat && !v.Plausible() || m.store.BySerial(q.index, v.Serial) != 0 {
 		return false
 	}
 	if !v.Generated {

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"slices"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/backup"
 )
@@ -88,6 +90,15 @@ func (m *Model) importRecord(r *fsm.BackupRecord) bool {
 		q.jobs = append(q.jobs, j)
 		m.changed(q, j.Key)
 		m.importOverdue(q, j)
+		return true
+	}
+	if s, err := backup.ParseSchedule(r); err == nil {
+		q := m.queue(s.Queue)
+		if q == nil || m.format < fsm.KeysFormat || s.Serial > m.Serial || q.schedule(s.Name) != nil {
+			return false
+		}
+		s.Job.Body = slices.Clone(s.Job.Body)
+		q.schedules = append(q.schedules, &s)
 		return true
 	}
 	if name, key, err := backup.ParseKey(r); err == nil {

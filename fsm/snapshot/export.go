@@ -31,6 +31,12 @@ func (s *Snapshot) Export(shard uint32, keep func(*fsm.QueueRecord) bool, emit f
 			x.send(fsm.BackupKey, codec.AppendText(x.room, k.Key))
 		}
 	}
+	for queue, encoded := range s.records.Schedules() {
+		if x.beginRecord(s.records.Queue(queue).CreateSeq) {
+			x.totals.Schedules++
+			x.send(fsm.BackupSchedule, append(x.room, encoded...))
+		}
+	}
 	for j := range s.records.Jobs() {
 		if x.beginRecord(s.records.Queue(j.Queue).CreateSeq) {
 			x.totals.Jobs++

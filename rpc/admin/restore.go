@@ -391,7 +391,7 @@ func (r *restorer) addRecord(ctx context.Context, record fsm.BackupRecord) error
 		}
 		shard = r.service.router.Shard(q.Name, q.Partition)
 		r.where[q.Name] = shard
-	case fsm.BackupKey, fsm.BackupJob, fsm.BackupTombstone:
+	case fsm.BackupKey, fsm.BackupSchedule, fsm.BackupJob, fsm.BackupTombstone:
 		name, err := backup.OwnerOf(&record)
 		if err != nil {
 			return err

@@ -44,6 +44,8 @@ type Contents struct {
 	namespaces map[string]backup.CatalogNamespace
 	// paused has the paused keys, each with its queue.
 	paused map[[2]string]bool
+	// schedules has what users say of schedules, each with its queue.
+	schedules map[[2]string]fsm.Schedule
 	// partitions has the partition of each queue of the shard that is being read: a job's record does
 	// not name it.
 	partitions map[string]uint32
@@ -52,7 +54,7 @@ type Contents struct {
 func newContents() *Contents {
 	return &Contents{jobs: map[jobKey]fsm.Job{}, queues: map[queueKey]queueHeld{},
 		catalog:    map[string]backup.CatalogQueue{},
-		namespaces: map[string]backup.CatalogNamespace{}, paused: map[[2]string]bool{}}
+		namespaces: map[string]backup.CatalogNamespace{}, paused: map[[2]string]bool{}, schedules: map[[2]string]fsm.Schedule{}}
 }
 
 // Read reads the backup in a file. It returns an error if the file cannot be read, is no whole
@@ -111,6 +113,10 @@ func (c *Contents) add(record *fsm.BackupRecord) error {
 	case fsm.BackupKey:
 		queue, key, err := backup.ParseKey(record)
 		return addOne(c.paused, [2]string{queue, key}, true, err)
+	case fsm.BackupSchedule:
+		s, err := backup.ParseSchedule(record)
+		said := fsm.Schedule{Version: s.Version, Spec: s.Spec, Policy: s.Policy, Job: s.Job, Paused: s.Paused}
+		return addOne(c.schedules, [2]string{s.Queue, s.Name}, said, err)
 	case fsm.BackupJob:
 		job, _, err := backup.ParseJob(record)
 		job.Partition = c.partitions[job.Queue]
@@ -138,7 +144,8 @@ func addOne[K comparable, V any](all map[K]V, key K, value V, err error) error {
 func (c *Contents) Restored(after *Contents) error {
 	return errors.Join(sameJobs(c.jobs, after.jobs), same("partition", c.queues, after.queues),
 		same("queue of the catalog", c.catalog, after.catalog),
-		same("quota", c.namespaces, after.namespaces), same("paused key", c.paused, after.paused))
+		same("quota", c.namespaces, after.namespaces), same("paused key", c.paused, after.paused),
+		same("schedule", c.schedules, after.schedules))
 }
 
 // same names the first thing that was not restored, or differs.
