@@ -96,7 +96,7 @@ func (c *Config) validate() error {
 		errs = append(errs, errors.New("a Cluster is required"))
 	}
 	if c.Calendars == nil {
-		errs = append(errs, errors.New("Calendars are required"))
+		errs = append(errs, errors.New("a Calendars is required"))
 	}
 	if c.Logger == nil {
 		errs = append(errs, errors.New("a Logger is required"))

@@ -199,6 +199,35 @@ func TestRunSchedule(t *testing.T) {
 	}
 }
 
+// expectSchedules lists the schedules of the queue reports by pages of two and compares their names, with
+// the note of each that is paused.
+func expectSchedules(t *testing.T, c belfryv1connect.ScheduleServiceClient, prefix, want string) {
+	t.Helper()
+	var names []string
+	for token, more := "", true; more; more = token != "" {
+		page, err := c.ListSchedules(t.Context(), &belfryv1.ListSchedulesRequest{
+			Queue: "reports", Prefix: prefix, PageSize: 2, PageToken: token,
+		})
+		if err != nil || len(page.GetSchedules()) > 2 {
+			t.Fatalf("%v, %v", page, err)
+		}
+		for _, v := range page.GetSchedules() {
+			if v.GetJob().GetBody() != nil || len(v.GetJob().GetHeaders()) > 0 {
+				t.Errorf("the list shows what the jobs say: %v", v)
+			}
+			text := v.GetName()
+			if v.GetPaused() {
+				text += " paused: " + v.GetNote()
+			}
+			names = append(names, text)
+		}
+		token = page.GetNextPageToken()
+	}
+	if text := strings.Join(names, ", "); text != want {
+		t.Errorf("the schedules of %q: %s, want %s", prefix, text, want)
+	}
+}
+
 // TestManySchedules: the schedules of a queue with several partitions are listed by name, paused by
 // name, by prefix and all, and deleted.
 func TestManySchedules(t *testing.T) {
@@ -219,37 +248,8 @@ func TestManySchedules(t *testing.T) {
 	if _, err := c.PutSchedule(t.Context(), keyed); err == nil || !strings.Contains(err.Error(), "job.key: ") {
 		t.Errorf("a key in a queue with partitions: %v", err)
 	}
-	list := func(prefix string) (names []string) {
-		t.Helper()
-		for token, more := "", true; more; more = token != "" {
-			page, err := c.ListSchedules(t.Context(), &belfryv1.ListSchedulesRequest{
-				Queue: "reports", Prefix: prefix, PageSize: 2, PageToken: token,
-			})
-			if err != nil || len(page.GetSchedules()) > 2 {
-				t.Fatalf("%v, %v", page, err)
-			}
-			for _, v := range page.GetSchedules() {
-				if v.GetJob().GetBody() != nil || len(v.GetJob().GetHeaders()) > 0 {
-					t.Errorf("the list shows what the jobs say: %v", v)
-				}
-				text := v.GetName()
-				if v.GetPaused() {
-					text += " paused: " + v.GetNote()
-				}
-				names = append(names, text)
-			}
-			token = page.GetNextPageToken()
-		}
-		return names
-	}
-	expect := func(what string, got []string, want string) {
-		t.Helper()
-		if text := strings.Join(got, ", "); text != want {
-			t.Errorf("%s: %s, want %s", what, text, want)
-		}
-	}
-	expect("all", list(""), "a/1, a/2, b/1, b/2, b/3")
-	expect("of a prefix", list("b/"), "b/1, b/2, b/3")
+	expectSchedules(t, c, "", "a/1, a/2, b/1, b/2, b/3")
+	expectSchedules(t, c, "b/", "b/1, b/2, b/3")
 	paused, err := c.PauseSchedules(t.Context(), &belfryv1.PauseSchedulesRequest{
 		Queue: "reports", Prefix: "b/", Note: "why",
 	})
@@ -262,7 +262,7 @@ func TestManySchedules(t *testing.T) {
 	if err != nil || resumed.GetChanged() != 2 {
 		t.Errorf("%v, %v", resumed, err)
 	}
-	expect("paused", list(""), "a/1, a/2, b/1, b/2, b/3 paused: why")
+	expectSchedules(t, c, "", "a/1, a/2, b/1, b/2, b/3 paused: why")
 	all := &belfryv1.PauseSchedulesRequest{Queue: "reports", All: true, RequestId: "all"}
 	for range 2 { // the second is remembered
 		if paused, err := c.PauseSchedules(t.Context(), all); err != nil || paused.GetChanged() != 4 {
@@ -287,7 +287,7 @@ func TestManySchedules(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	expect("after a deletion", list("b/"), "b/1 paused: , b/3 paused: why")
+	expectSchedules(t, c, "b/", "b/1 paused: , b/3 paused: why")
 }
 
 // TestPreviewSchedule: a preview knows the change of the clock, and what a rule may mean.

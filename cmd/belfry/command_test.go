@@ -29,8 +29,8 @@ const delayed = belfryv1.JobState_JOB_STATE_DELAYED
 
 // TestCommands runs each command line, and looks at what it sent and what it printed.
 func TestCommands(t *testing.T) {
-	for _, test := range slices.Concat(putCases(), reserveCases(), holderCases(), jobCases(), queueCases(), clusterCases(),
-		clusterSettingsCases(), namespaceCases()) {
+	for _, test := range slices.Concat(putCases(), existingCases(), reserveCases(), holderCases(), jobCases(),
+		queueCases(), clusterCases(), clusterSettingsCases(), namespaceCases()) {
 		t.Run(test.name, func(t *testing.T) {
 			h := newHarness(t, clitest.Always(test.answer))
 			if test.stdin != "" {
@@ -83,6 +83,25 @@ func putCases() []commandCase {
 			out: "was put before: order-42 in orders: delayed, due 2030-01-31 09:29:00.000 +00:00 (in 29m)\n",
 		},
 		{
+			name:  "put from standard input, due at a time",
+			args:  []string{"put", "log", "-", "--at", "2030-01-31T10:00:00+01:00"},
+			stdin: "exact \xff bytes\n",
+			answer: &belfryv1.PutResponse{
+				Id: "0-2", Created: true, State: belfryv1.JobState_JOB_STATE_READY, DueAt: clitest.At(0),
+			},
+			sent: &belfryv1.PutRequest{
+				Queue: "log", RequestId: clitest.FirstRequestID, When: &belfryv1.PutRequest_DueAt{DueAt: clitest.At(0)},
+				Body: &belfryv1.PutRequest_Data{Data: []byte("exact \xff bytes\n")},
+			},
+			out: "put 0-2 in log: ready, due 2030-01-31 09:00:00.000 +00:00 (in 0s)\n",
+		},
+	}
+}
+
+// existingCases are the puts that say what becomes of the job that holds their id.
+func existingCases() []commandCase {
+	return []commandCase{
+		{
 			name: "put that replaces a job with a key",
 			args: []string{
 				"put", "search", "page 7", "--id", "page-7", "--key", "site-1", "--on-existing", "replace", "--max-wait", "5m",
@@ -109,19 +128,6 @@ func putCases() []commandCase {
 				OnExisting: belfryv1.OnExisting_ON_EXISTING_NEXT, Body: &belfryv1.PutRequest_Data{Data: []byte{}},
 			},
 			out: "stored as the successor of page-7 in search: due 2030-01-31 09:00:00.000 +00:00 (in 0s), version 2\n",
-		},
-		{
-			name:  "put from standard input, due at a time",
-			args:  []string{"put", "log", "-", "--at", "2030-01-31T10:00:00+01:00"},
-			stdin: "exact \xff bytes\n",
-			answer: &belfryv1.PutResponse{
-				Id: "0-2", Created: true, State: belfryv1.JobState_JOB_STATE_READY, DueAt: clitest.At(0),
-			},
-			sent: &belfryv1.PutRequest{
-				Queue: "log", RequestId: clitest.FirstRequestID, When: &belfryv1.PutRequest_DueAt{DueAt: clitest.At(0)},
-				Body: &belfryv1.PutRequest_Data{Data: []byte("exact \xff bytes\n")},
-			},
-			out: "put 0-2 in log: ready, due 2030-01-31 09:00:00.000 +00:00 (in 0s)\n",
 		},
 	}
 }

@@ -15,7 +15,8 @@ import (
 // valid, with the server's names and without what is for people. A command whose output has another
 // form is left out by name.
 func TestEveryCommandAnswersInJSON(t *testing.T) {
-	for _, test := range slices.Concat(putCases(), reserveCases(), holderCases(), jobCases(), queueCases()) {
+	for _, test := range slices.Concat(putCases(), existingCases(), reserveCases(), holderCases(), jobCases(),
+		queueCases()) {
 		if slices.Contains(test.args, "--body") {
 			continue // bytes
 		}

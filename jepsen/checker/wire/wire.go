@@ -49,7 +49,7 @@ func ReasonOf(c fsm.Code) belfryv1.Reason {
 	switch c {
 	case fsm.OK:
 		return belfryv1.Reason_REASON_UNSPECIFIED
-	case fsm.Invalid:
+	case fsm.Invalid, fsm.KeyRefused:
 		return belfryv1.Reason_REASON_INVALID
 	case fsm.JobExists:
 		return belfryv1.Reason_REASON_JOB_EXISTS
@@ -75,6 +75,10 @@ func ReasonOf(c fsm.Code) belfryv1.Reason {
 		return belfryv1.Reason_REASON_QUOTA
 	case fsm.Restoring:
 		return belfryv1.Reason_REASON_OVERLOADED
+	case fsm.VersionChanged:
+		return belfryv1.Reason_REASON_VERSION_CHANGED
+	case fsm.ScheduleNotFound:
+		return belfryv1.Reason_REASON_SCHEDULE_NOT_FOUND
 	}
 	return belfryv1.Reason_REASON_INTERNAL
 }

@@ -54,7 +54,8 @@ type Contents struct {
 func newContents() *Contents {
 	return &Contents{jobs: map[jobKey]fsm.Job{}, queues: map[queueKey]queueHeld{},
 		catalog:    map[string]backup.CatalogQueue{},
-		namespaces: map[string]backup.CatalogNamespace{}, paused: map[[2]string]bool{}, schedules: map[[2]string]fsm.Schedule{}}
+		namespaces: map[string]backup.CatalogNamespace{}, paused: map[[2]string]bool{},
+		schedules: map[[2]string]fsm.Schedule{}}
 }
 
 // Read reads the backup in a file. It returns an error if the file cannot be read, is no whole
