@@ -978,7 +978,7 @@ var importTable = []importRow{
 		may: []string{
 			"cmd/belfry/bench", "cmd/belfry/cli", "cmd/belfry/cli/access", "cmd/belfry/cli/backup",
 			"cmd/belfry/cli/cluster", "cmd/belfry/cli/daemon", "cmd/belfry/cli/jobs", "cmd/belfry/cli/migration",
-			"cmd/belfry/cli/queues", "cmd/belfry/cli/top", "cmd/belfry/demo", "cmd/belfry/doctor",
+			"cmd/belfry/cli/queues", "cmd/belfry/cli/schedules", "cmd/belfry/cli/top", "cmd/belfry/demo", "cmd/belfry/doctor",
 		},
 		testMay: []string{
 			"access/certs", "access/tokens", "client", "client/belfrytest", "cluster/gossip", "cmd/belfry/bridge",
@@ -1067,6 +1067,13 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "cmd/belfry/cli/queues",
+		may:      []string{"cmd/belfry/cli", "cmd/belfry/cli/flag", "cmd/belfry/cli/render", "rpc/belfry/..."},
+		testMay:  []string{"cmd/belfry/cli/clitest"},
+		external: []string{"github.com/spf13", "google.golang.org/protobuf", "connectrpc.com"},
+		reason:   "verbs ask a server, and know no node",
+	},
+	{
+		dir:      "cmd/belfry/cli/schedules",
 		may:      []string{"cmd/belfry/cli", "cmd/belfry/cli/flag", "cmd/belfry/cli/render", "rpc/belfry/..."},
 		testMay:  []string{"cmd/belfry/cli/clitest"},
 		external: []string{"github.com/spf13", "google.golang.org/protobuf", "connectrpc.com"},

@@ -37,7 +37,7 @@ func TestBufModule(t *testing.T) {
 		t.Errorf("buf.yaml (-want +got):\n%s", diff)
 	}
 	all, err := filepath.Glob(filepath.Join(root, config.Modules[0].Path, "belfry", "v1", "*.proto"))
-	if err != nil || len(all) != 3 {
-		t.Errorf("the module has %v, %v; want the three files of the contract", all, err)
+	if err != nil || len(all) != 4 {
+		t.Errorf("the module has %v, %v; want the four files of the contract", all, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/cli/jobs"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/migration"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/queues"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/schedules"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/top"
 	"github.com/belfrydb/belfry/cmd/belfry/demo"
 	"github.com/belfrydb/belfry/cmd/belfry/doctor"
@@ -32,7 +33,7 @@ func run(ctx context.Context, sys *cli.System, args []string) int {
 func newRoot(a *cli.App) *cobra.Command {
 	root := a.Root(
 		cli.Group{ID: "jobs", Title: "Jobs:", Commands: jobs.Commands(a)},
-		cli.Group{ID: "queues", Title: "Queues:", Commands: queues.Commands(a)},
+		cli.Group{ID: "queues", Title: "Queues:", Commands: slices.Concat(queues.Commands(a), schedules.Commands(a))},
 		cli.Group{
 			ID: "cluster", Title: "Cluster:",
 			Commands: slices.Concat(cluster.Commands(a), top.Commands(a), backup.Commands(a)),

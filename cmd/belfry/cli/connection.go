@@ -29,9 +29,10 @@ type Connection struct {
 	// may go to another one.
 	URL string
 	// HTTP carries the token and believes the authorities that the flags name. It follows no redirect.
-	HTTP   *http.Client
-	Queues belfryv1connect.QueueServiceClient
-	Admin  belfryv1connect.AdminServiceClient
+	HTTP      *http.Client
+	Queues    belfryv1connect.QueueServiceClient
+	Admin     belfryv1connect.AdminServiceClient
+	Schedules belfryv1connect.ScheduleServiceClient
 
 	servers *serverList
 }
@@ -76,10 +77,11 @@ func (a *App) Connect() (*Connection, error) {
 	base := urls[0].String()
 	retry := connect.WithInterceptors(retryInterceptor(100*time.Millisecond, 2*time.Second, servers))
 	return &Connection{
-		URL:    base,
-		HTTP:   caller,
-		Queues: belfryv1connect.NewQueueServiceClient(caller, base, retry),
-		Admin:  belfryv1connect.NewAdminServiceClient(caller, base, retry),
+		URL:       base,
+		HTTP:      caller,
+		Queues:    belfryv1connect.NewQueueServiceClient(caller, base, retry),
+		Admin:     belfryv1connect.NewAdminServiceClient(caller, base, retry),
+		Schedules: belfryv1connect.NewScheduleServiceClient(caller, base, retry),
 
 		servers: servers,
 	}, nil

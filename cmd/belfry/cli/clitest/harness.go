@@ -98,6 +98,7 @@ func New(t *testing.T, run RunFunc, answer func(proto.Message) (proto.Message, e
 	mux := http.NewServeMux()
 	mux.Handle(belfryv1connect.NewQueueServiceHandler(&fakeQueues{h: h}))
 	mux.Handle(belfryv1connect.NewAdminServiceHandler(&fakeAdmin{h: h}))
+	mux.Handle(belfryv1connect.NewScheduleServiceHandler(&fakeSchedules{h: h}))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	h.URL = server.URL

@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strings"
 
@@ -123,9 +122,11 @@ func (a verbs) buildPut(c *cobra.Command, f *putFlags, args []string) (*belfryv1
 	}
 	switch {
 	case len(args) == 2:
-		if request.Body, err = a.body(c.Context(), args[1]); err != nil {
+		body, err := a.Body(c.Context(), args[1])
+		if err != nil {
 			return nil, err
 		}
+		request.Body = &belfryv1.PutRequest_Data{Data: body}
 	case a.InPiped:
 		return nil, cli.Usagef("standard input is not read without - as BODY; if the body is to be empty, write '' as BODY")
 	}
@@ -167,61 +168,7 @@ func (f *putFlags) build(c *cobra.Command, queue string) (*belfryv1.PutRequest, 
 	if c.Flags().Changed(flag.MaxAttempts) {
 		request.MaxAttempts = &f.maxAttempts
 	}
-	for _, header := range f.headers {
-		name, value, found := strings.Cut(header, "=")
-		if !found || name == "" {
-			return nil, cli.Usagef("--header: want name=value, have %q", header)
-		}
-		if request.Headers == nil {
-			request.Headers = make(map[string]string)
-		}
-		request.Headers[name] = value
-	}
-	return request, nil
-}
-
-// body returns what an argument stands for: itself, or standard input. The bytes stay as they are.
-// ctx ends the wait for a person.
-func (a verbs) body(ctx context.Context, argument string) (*belfryv1.PutRequest_Data, error) {
-	if argument != "-" {
-		return &belfryv1.PutRequest_Data{Data: []byte(argument)}, nil
-	}
-	a.announceTyping("the body")
-	data, err := a.readInput(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("reading the body from standard input: %w", err)
-	}
-	if len(data) == 0 {
-		return nil, cli.Usagef(
-			"nothing was put, because standard input is empty; if the body is to be empty, write '' instead of -")
-	}
-	return &belfryv1.PutRequest_Data{Data: data}, nil
-}
-
-// announceTyping tells a person that the command waits for what is typed.
-func (a verbs) announceTyping(what string) {
-	if a.InTerminal {
-		fmt.Fprintf(a.Err, "belfry: reading %s from the terminal; Ctrl-D on a line of its own ends it\n", what)
-	}
-}
-
-// readInput reads standard input to its end, or until ctx ends. A read from a terminal cannot be
-// ended: it is left to the end of the process.
-func (a verbs) readInput(ctx context.Context) ([]byte, error) {
-	const bytesMax = 64 << 20 // the server's limit is lower and its to name; this only bounds what is read
-	type result struct {
-		data []byte
-		err  error
-	}
-	read := make(chan result, 1)
-	go func() {
-		data, err := io.ReadAll(io.LimitReader(a.In, bytesMax))
-		read <- result{data, err}
-	}()
-	select {
-	case r := <-read:
-		return r.data, r.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	var err error
+	request.Headers, err = cli.ParseHeaders(f.headers)
+	return request, err
 }

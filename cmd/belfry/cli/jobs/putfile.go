@@ -106,7 +106,7 @@ func (a verbs) putFileCommand(ctx context.Context, c *cobra.Command, f *putFlags
 // openJobs opens a file of jobs; its size is 0 if it cannot be known.
 func (a verbs) openJobs(path string) (io.ReadCloser, int64, error) {
 	if path == "-" {
-		a.announceTyping("jobs, one line of JSON each,")
+		a.AnnounceTyping("jobs, one line of JSON each,")
 		return io.NopCloser(a.In), 0, nil
 	}
 	file, err := os.Open(path) //nolint:gosec // the person names the file

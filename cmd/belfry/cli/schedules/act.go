@@ -1,0 +1,216 @@
+package schedules
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// chosen refuses a choice that is not exactly one of names, a prefix and all.
+func chosen(names []string, prefix string, all bool) error {
+	given := 0
+	for _, one := range []bool{len(names) > 0, prefix != "", all} {
+		if one {
+			given++
+		}
+	}
+	if given != 1 {
+		return cli.Usagef("which schedules: want one of NAME, --prefix and --all")
+	}
+	return nil
+}
+
+func (a verbs) pauseCommand() *cobra.Command {
+	request := &belfryv1.PauseSchedulesRequest{}
+	c := &cobra.Command{
+		Use:   "pause QUEUE [NAME...]",
+		Short: "Keep schedules from firing until they are resumed",
+		Example: `  belfry schedule pause reports nightly --note 'the warehouse moves'
+  belfry schedule pause sync --prefix shop-`,
+		Args:              cli.Arguments(1, cli.Unlimited, "QUEUE"),
+		ValidArgsFunction: a.CompleteQueue,
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&request.Prefix, flag.Prefix, "", "all whose names begin with this")
+	flags.BoolVar(&request.All, flag.All, false, "all schedules of the queue")
+	flags.StringVar(&request.Note, flag.Note, "", "why, for people")
+	cli.RequestIDFlag(c, &request.RequestId)
+	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
+		if err := chosen(args[1:], request.Prefix, request.All); err != nil {
+			return err
+		}
+		request.Queue, request.Names = args[0], args[1:]
+		a.Ensure(&request.RequestId)
+		response, err := conn.Schedules.PauseSchedules(ctx, request)
+		if err != nil {
+			return cli.WithRequest(request.RequestId, cli.WithNearestQueue(ctx, conn, request.Queue, err))
+		}
+		return a.Show(response, func(w io.Writer) {
+			fmt.Fprintf(w, "%s paused\n", render.Count(response.Changed, "schedule"))
+		})
+	})
+	return a.ClientFlags(c)
+}
+
+func (a verbs) resumeCommand() *cobra.Command {
+	request := &belfryv1.ResumeSchedulesRequest{}
+	c := &cobra.Command{
+		Use:   "resume QUEUE [NAME...]",
+		Short: "End the pause of schedules",
+		Long: `
+Resume ends the pause of schedules. What was due meanwhile is caught up with as the policy of each
+says.`,
+		Example:           "  belfry schedule resume reports nightly",
+		Args:              cli.Arguments(1, cli.Unlimited, "QUEUE"),
+		ValidArgsFunction: a.CompleteQueue,
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&request.Prefix, flag.Prefix, "", "all whose names begin with this")
+	flags.BoolVar(&request.All, flag.All, false, "all schedules of the queue")
+	flags.StringVar(&request.Note, flag.Note, "", "why, for people")
+	cli.RequestIDFlag(c, &request.RequestId)
+	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
+		if err := chosen(args[1:], request.Prefix, request.All); err != nil {
+			return err
+		}
+		request.Queue, request.Names = args[0], args[1:]
+		a.Ensure(&request.RequestId)
+		response, err := conn.Schedules.ResumeSchedules(ctx, request)
+		if err != nil {
+			return cli.WithRequest(request.RequestId, cli.WithNearestQueue(ctx, conn, request.Queue, err))
+		}
+		return a.Show(response, func(w io.Writer) {
+			fmt.Fprintf(w, "%s resumed\n", render.Count(response.Changed, "schedule"))
+		})
+	})
+	return a.ClientFlags(c)
+}
+
+func (a verbs) triggerCommand() *cobra.Command {
+	var at cli.MomentValue
+	c := &cobra.Command{
+		Use:   "trigger QUEUE NAME",
+		Short: "Put one job of a schedule at once, also if it is paused",
+		Long: `
+Trigger puts one job of a schedule at once, whatever its policy says, and also if it is paused. A job
+of the same time that is there, or ended within the dedup window, is not put again.`,
+		Example:           "  belfry schedule trigger reports nightly",
+		Args:              cli.Arguments(2, 2, "QUEUE", "NAME"),
+		ValidArgsFunction: a.CompleteQueue,
+	}
+	c.Flags().Var(&at, flag.At,
+		"the nominal time of the job, at most a minute from now (RFC 3339); not given, the present")
+	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
+		request := &belfryv1.TriggerScheduleRequest{Queue: args[0], Name: args[1], At: at.Proto}
+		if request.At == nil {
+			request.At = timestamppb.New(a.Now().Truncate(time.Millisecond))
+		}
+		response, err := conn.Schedules.TriggerSchedule(ctx, request)
+		if err != nil {
+			return cli.WithNearestQueue(ctx, conn, request.Queue, err)
+		}
+		return a.Show(response, func(w io.Writer) {
+			if response.Created {
+				fmt.Fprintf(w, "put %s in %s\n", response.Id, request.Queue)
+			} else {
+				fmt.Fprintf(w, "was put before: %s in %s\n", response.Id, request.Queue)
+			}
+		})
+	})
+	return a.ClientFlags(c)
+}
+
+func (a verbs) backfillCommand() *cobra.Command {
+	var from, to cli.MomentValue
+	request := &belfryv1.BackfillScheduleRequest{}
+	c := &cobra.Command{
+		Use:   "backfill QUEUE NAME --from TIME --to TIME",
+		Short: "Put the jobs of the nominal times in a span of the past",
+		Long: `
+Backfill puts the jobs of the nominal times from --from until before --to, whatever the policy of the
+schedule says, and also if it is paused. They are due at once. A job that is there, or ended within
+the dedup window, is not put again, so a repeat is safe.`,
+		Example:           "  belfry schedule backfill reports nightly --from 2027-03-01T00:00:00Z --to 2027-03-08T00:00:00Z",
+		Args:              cli.Arguments(2, 2, "QUEUE", "NAME"),
+		ValidArgsFunction: a.CompleteQueue,
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.Var(&from, flag.From, "the first nominal time is at this time or later (RFC 3339)")
+	flags.Var(&to, flag.To, "the last nominal time is before this one (RFC 3339)")
+	flags.Uint32VarP(&request.Max, flag.Max, "n", 1000, "how many nominal times at most, 1 to 10000")
+	cli.RequestIDFlag(c, &request.RequestId)
+	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
+		if from.Proto == nil || to.Proto == nil {
+			return cli.Usagef("--from and --to are required")
+		}
+		request.Queue, request.Name, request.From, request.To = args[0], args[1], from.Proto, to.Proto
+		a.Ensure(&request.RequestId)
+		response, err := conn.Schedules.BackfillSchedule(ctx, request)
+		if err != nil {
+			return cli.WithRequest(request.RequestId, cli.WithNearestQueue(ctx, conn, request.Queue, err))
+		}
+		return a.Show(response, func(w io.Writer) { renderBackfill(w, request.Queue, response) })
+	})
+	return a.ClientFlags(c)
+}
+
+func (a verbs) deleteCommand() *cobra.Command {
+	var yes bool
+	request := &belfryv1.DeleteScheduleRequest{}
+	c := &cobra.Command{
+		Use:   "delete QUEUE NAME",
+		Short: "Remove a schedule",
+		Long: `
+Delete removes a schedule. Jobs that it has put stay; with --cancel-waiting its last jobs, at most 8,
+are cancelled if they are delayed or ready. It asks; without a terminal it needs --yes.`,
+		Example:           "  belfry schedule delete reports nightly",
+		Args:              cli.Arguments(2, 2, "QUEUE", "NAME"),
+		ValidArgsFunction: a.CompleteQueue,
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.BoolVar(&request.CancelWaiting, flag.CancelWaiting, false, "also cancel its last jobs that wait, at most 8")
+	flags.Uint64Var(&request.IfVersion, flag.IfVersion, 0, "only if the schedule has this version")
+	flags.BoolVarP(&yes, flag.Yes, "y", false, "do not ask")
+	cli.RequestIDFlag(c, &request.RequestId)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		request.Queue, request.Name = args[0], args[1]
+		a.Ensure(&request.RequestId)
+		conn, err := a.Connect()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(a.Err, "This removes the schedule %s of %s.\n", request.Name, request.Queue)
+		if !yes {
+			if err := a.Confirm("nothing was removed"); err != nil {
+				return err
+			}
+		}
+		return a.Within(c.Context(), func(ctx context.Context) error {
+			response, err := conn.Schedules.DeleteSchedule(ctx, request)
+			if err != nil {
+				return cli.WithRequest(request.RequestId, cli.WithNearestQueue(ctx, conn, request.Queue, err))
+			}
+			return a.Show(response, func(w io.Writer) {
+				fmt.Fprintf(w, "deleted %s of %s", request.Name, request.Queue)
+				if request.CancelWaiting {
+					fmt.Fprintf(w, ", %s cancelled", render.Count(response.Cancelled, "job"))
+				}
+				fmt.Fprintln(w)
+			})
+		})
+	}
+	return a.ClientFlags(c)
+}
