@@ -73,6 +73,11 @@ func TestPutSchedule(t *testing.T) {
 	}); reasonOf(t, err) != belfryv1.Reason_REASON_SCHEDULE_NOT_FOUND {
 		t.Errorf("a schedule that is not there: %v", err)
 	}
+	if _, err := c.GetSchedule(t.Context(), &belfryv1.GetScheduleRequest{
+		Queue: "none", Name: "nightly",
+	}); reasonOf(t, err) != belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
+		t.Errorf("a schedule of a queue that is not there: %v", err)
+	}
 	if log := s.log.String(); !strings.Contains(log, "/belfry.v1.ScheduleService/PutSchedule") ||
 		!strings.Contains(log, "30 2 * * *") || strings.Contains(log, "kind") {
 		t.Errorf("the audit log lacks the call, or has what its jobs say:\n%s", log)

@@ -123,12 +123,25 @@ func (s *Service) read(ctx context.Context, from shardcall.Reader, queue, name s
 		case err != nil:
 			return found{}, s.router.FaultAt(shard, err)
 		case len(r.Schedules) == 0:
-			f := fault.New(belfryv1.Reason_REASON_SCHEDULE_NOT_FOUND)
-			f.Shard = &shard
-			return found{}, f
+			return found{}, s.missing(ctx, from, shard, queue)
 		default:
 			return found{r.Schedules[0], witness}, nil
 		}
 	})
 	return out.schedule, out.witness, err
+}
+
+// missing says why a shard has no schedule of a name: its queue is not there, or has no such one.
+func (s *Service) missing(ctx context.Context, from shardcall.Reader, shard uint32, queue string) error {
+	r, _, err := from.Read(ctx, shard, &fsm.QueueQuery{Queue: queue})
+	if err != nil {
+		return s.router.FaultAt(shard, err)
+	}
+	reason := belfryv1.Reason_REASON_SCHEDULE_NOT_FOUND
+	if len(r.Queues) == 0 {
+		reason = belfryv1.Reason_REASON_QUEUE_NOT_FOUND
+	}
+	f := fault.New(reason)
+	f.Shard = &shard
+	return f
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
@@ -15,83 +16,76 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// chosen refuses a choice that is not exactly one of names, a prefix and all.
-func chosen(names []string, prefix string, all bool) error {
-	given := 0
-	for _, one := range []bool{len(names) > 0, prefix != "", all} {
-		if one {
-			given++
-		}
-	}
-	if given != 1 {
-		return cli.Usagef("which schedules: want one of NAME, --prefix and --all")
-	}
-	return nil
-}
-
 func (a verbs) pauseCommand() *cobra.Command {
-	request := &belfryv1.PauseSchedulesRequest{}
-	c := &cobra.Command{
+	return a.onMany(&cobra.Command{
 		Use:   "pause QUEUE [NAME...]",
 		Short: "Keep schedules from firing until they are resumed",
 		Example: `  belfry schedule pause reports nightly --note 'the warehouse moves'
   belfry schedule pause sync --prefix shop-`,
-		Args:              cli.Arguments(1, cli.Unlimited, "QUEUE"),
-		ValidArgsFunction: a.CompleteQueue,
-	}
-	flags := c.Flags()
-	flags.SortFlags = false
-	flags.StringVar(&request.Prefix, flag.Prefix, "", "all whose names begin with this")
-	flags.BoolVar(&request.All, flag.All, false, "all schedules of the queue")
-	flags.StringVar(&request.Note, flag.Note, "", "why, for people")
-	cli.RequestIDFlag(c, &request.RequestId)
-	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
-		if err := chosen(args[1:], request.Prefix, request.All); err != nil {
-			return err
-		}
-		request.Queue, request.Names = args[0], args[1:]
-		a.Ensure(&request.RequestId)
-		response, err := conn.Schedules.PauseSchedules(ctx, request)
-		if err != nil {
-			return cli.WithRequest(request.RequestId, cli.WithNearestQueue(ctx, conn, request.Queue, err))
-		}
-		return a.Show(response, func(w io.Writer) {
-			fmt.Fprintf(w, "%s paused\n", render.Count(response.Changed, "schedule"))
+	}, "paused", func(ctx context.Context, conn *cli.Connection, f *manyFlags) (changed, error) {
+		return conn.Schedules.PauseSchedules(ctx, &belfryv1.PauseSchedulesRequest{
+			Queue: f.queue, Names: f.names, Prefix: f.prefix, All: f.all, Note: f.note, RequestId: f.requestID,
 		})
 	})
-	return a.ClientFlags(c)
 }
 
 func (a verbs) resumeCommand() *cobra.Command {
-	request := &belfryv1.ResumeSchedulesRequest{}
-	c := &cobra.Command{
+	return a.onMany(&cobra.Command{
 		Use:   "resume QUEUE [NAME...]",
 		Short: "End the pause of schedules",
 		Long: `
 Resume ends the pause of schedules. What was due meanwhile is caught up with as the policy of each
 says.`,
-		Example:           "  belfry schedule resume reports nightly",
-		Args:              cli.Arguments(1, cli.Unlimited, "QUEUE"),
-		ValidArgsFunction: a.CompleteQueue,
-	}
+		Example: "  belfry schedule resume reports nightly",
+	}, "resumed", func(ctx context.Context, conn *cli.Connection, f *manyFlags) (changed, error) {
+		return conn.Schedules.ResumeSchedules(ctx, &belfryv1.ResumeSchedulesRequest{
+			Queue: f.queue, Names: f.names, Prefix: f.prefix, All: f.all, Note: f.note, RequestId: f.requestID,
+		})
+	})
+}
+
+// manyFlags select schedules of a queue.
+type manyFlags struct {
+	queue, prefix, note, requestID string
+	names                          []string
+	all                            bool
+}
+
+// changed is an answer that says how many schedules changed.
+type changed interface {
+	proto.Message
+	GetChanged() uint32
+}
+
+// onMany completes a command that acts on several schedules; done says what they are then.
+func (a verbs) onMany(c *cobra.Command, done string,
+	call func(context.Context, *cli.Connection, *manyFlags) (changed, error)) *cobra.Command {
+	f := &manyFlags{}
+	c.Args, c.ValidArgsFunction = cli.Arguments(1, cli.Unlimited, "QUEUE"), a.CompleteQueue
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&request.Prefix, flag.Prefix, "", "all whose names begin with this")
-	flags.BoolVar(&request.All, flag.All, false, "all schedules of the queue")
-	flags.StringVar(&request.Note, flag.Note, "", "why, for people")
-	cli.RequestIDFlag(c, &request.RequestId)
+	flags.StringVar(&f.prefix, flag.Prefix, "", "all whose names begin with this")
+	flags.BoolVar(&f.all, flag.All, false, "all schedules of the queue")
+	flags.StringVar(&f.note, flag.Note, "", "why, for people")
+	cli.RequestIDFlag(c, &f.requestID)
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
-		if err := chosen(args[1:], request.Prefix, request.All); err != nil {
-			return err
+		f.queue, f.names = args[0], args[1:]
+		given := 0
+		for _, one := range []bool{len(f.names) > 0, f.prefix != "", f.all} {
+			if one {
+				given++
+			}
 		}
-		request.Queue, request.Names = args[0], args[1:]
-		a.Ensure(&request.RequestId)
-		response, err := conn.Schedules.ResumeSchedules(ctx, request)
+		if given != 1 {
+			return cli.Usagef("which schedules: want one of NAME, --prefix and --all")
+		}
+		a.Ensure(&f.requestID)
+		response, err := call(ctx, conn, f)
 		if err != nil {
-			return cli.WithRequest(request.RequestId, cli.WithNearestQueue(ctx, conn, request.Queue, err))
+			return cli.WithRequest(f.requestID, cli.WithNearestQueue(ctx, conn, f.queue, err))
 		}
 		return a.Show(response, func(w io.Writer) {
-			fmt.Fprintf(w, "%s resumed\n", render.Count(response.Changed, "schedule"))
+			fmt.Fprintf(w, "%s %s\n", render.Count(response.GetChanged(), "schedule"), done)
 		})
 	})
 	return a.ClientFlags(c)

@@ -185,9 +185,20 @@ func TestRefusals(t *testing.T) {
 	h := newHarness(t, clitest.Refuse(connect.CodeInternal, "INTERNAL", "nothing is to be sent"))
 	h.System.In, h.System.InTerminal = strings.NewReader("no\n"), true
 	h.Run("schedule", "delete", "q", "a").Holds(t, cli.CodeError, "nothing was removed")
-	h = newHarness(t, func(proto.Message) (proto.Message, error) {
-		return nil, clitest.InvalidField("job.ttr", "job.ttr: 1ms is out of range")
-	})
-	got := h.Run("schedule", "put", "q", "a", "--every", "1m", "--ttr", "1ms")
-	got.Holds(t, cli.CodeUsage, "--ttr: 1ms is out of range")
+}
+
+// TestFieldsAreNamedAsFlags: a refusal of the server names the flag that set the field.
+func TestFieldsAreNamedAsFlags(t *testing.T) {
+	for field, name := range map[string]string{
+		"spec.cron": "cron", "spec.every": "every", "spec.phase": "phase", "spec.timeZone": "time-zone", "spec.dst": "dst",
+		"spec.jitter": "jitter", "spec.exclude": "exclude", "spec.start": "start", "spec.end": "end",
+		"policy.window": "window", "policy.maxFires": "max-fires", "job.ttr": "ttr", "job.ttl": "ttl",
+		"job.priority": "priority", "job.maxAttempts": "max-attempts", "job.retryDelays": "retry-delays",
+		"job.headers": "header", "job.key": "key",
+	} {
+		h := newHarness(t, func(proto.Message) (proto.Message, error) {
+			return nil, clitest.InvalidField(field, field+": out of range")
+		})
+		h.Run("schedule", "put", "q", "a", "--every", "1m").Holds(t, cli.CodeUsage, "--"+name+": out of range")
+	}
 }
