@@ -68,9 +68,6 @@ func newKeys(s *Store) Keys {
 	}
 }
 
-// Any reports whether there are any keys.
-func (k *Keys) Any() bool { return k.groups.count() > 0 }
-
 // At returns a group. The pointer is valid until the next group is added.
 func (k *Keys) At(group uint32) *KeyGroup { return k.groups.edit(group) }
 
@@ -93,17 +90,15 @@ func (k *Keys) Add(queue uint32, key string) uint32 {
 	return group
 }
 
-// Trim drops a group that has neither jobs nor a memory, and reports whether it did. It must be in
-// no list of its owner.
-func (k *Keys) Trim(group uint32) bool {
+// Trim drops a group that has neither jobs nor a memory. It must be in no list of its owner.
+func (k *Keys) Trim(group uint32) {
 	g := k.groups.at(group)
 	if g.Delayed+g.Ready+g.Reserved+g.Dead > 0 || g.Memory != 0 {
-		return false
+		return
 	}
 	k.names.remove(k.store.idHash(g.Queue, string(k.Name(group))), group)
 	k.store.blobs.release(g.name())
 	k.groups.release(group)
-	return true
 }
 
 func (g *KeyGroup) name() blobRef { return blobRef(g.namePage)<<32 | blobRef(g.nameUnits)*blobUnit }

@@ -1,0 +1,101 @@
+package keys
+
+import (
+	"slices"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/store"
+)
+
+// Configure takes new settings.
+func (q *Queue) Configure(settings *fsm.KeySettings) {
+	if *settings != q.settings {
+		q.Rebuild(settings, slices.Collect(q.keys.Of(q.index)))
+	}
+}
+
+// Rebuild puts every key where the settings want it. In a fair queue the turns begin anew, in the
+// order of the first jobs of the keys. groups are all that the queue has.
+func (q *Queue) Rebuild(settings *fsm.KeySettings, groups []uint32) {
+	all := slices.Clone(groups)
+	for _, group := range groups {
+		q.leave(group)
+	}
+	reorder := settings.Ordered != q.settings.Ordered
+	q.use(settings)
+	if reorder {
+		q.reorder(groups)
+	}
+	groups = slices.DeleteFunc(groups, func(group uint32) bool { return q.keys.At(group).Head == 0 })
+	slices.SortFunc(groups, func(a, b uint32) int {
+		return q.keys.Rank(q.keys.At(a).Head).Compare(q.keys.Rank(q.keys.At(b).Head))
+	})
+	for _, group := range groups {
+		q.refresh(group)
+	}
+	for _, group := range all {
+		q.keys.Trim(group)
+	}
+	q.PlainChanged()
+}
+
+// reorder makes the trees of groups anew.
+func (q *Queue) reorder(groups []uint32) {
+	for _, group := range groups {
+		q.keys.Clear(group)
+	}
+	for job := range q.shard.Store.Jobs() {
+		if s := q.shard.Store.Slot(job); s.Queue == q.index && s.HasKey() {
+			q.keys.Insert(q.order, job)
+		}
+	}
+}
+
+// Pause keeps the jobs of a key back, or ends that. It reports whether anything changed, and false
+// for ok if too many keys are paused.
+func (q *Queue) Pause(c *fsm.PauseKey) (changed, ok bool) {
+	group := q.keys.Find(q.index, c.Key)
+	paused := group != 0 && q.paused(group)
+	switch {
+	case paused != c.Resume: // already as asked
+		return false, true
+	case !c.Resume && q.shard.Paused >= fsm.PausedKeysMax:
+		return false, false
+	case group == 0:
+		group = q.keys.Add(q.index, c.Key)
+	}
+	q.setPaused(group, !c.Resume)
+	q.Dropped(group)
+	return true, true
+}
+
+func (q *Queue) paused(group uint32) bool {
+	index := q.keys.At(group).Memory
+	return index != 0 && q.keys.Memory(index).Paused
+}
+
+func (q *Queue) setPaused(group uint32, paused bool) {
+	q.shard.Paused--
+	if paused {
+		q.shard.Paused += 2
+	}
+	q.edit(group, func(m *store.KeyMemory) { m.Paused = paused })
+}
+
+// Discard forgets the keys of a queue that has no jobs.
+func (q *Queue) Discard() {
+	for _, group := range slices.Collect(q.keys.Of(q.index)) {
+		q.leave(group)
+		if q.keys.At(group).Memory == 0 {
+			q.keys.Trim(group)
+			continue
+		}
+		if q.paused(group) {
+			q.setPaused(group, false)
+		}
+		if q.keys.At(group).Memory != 0 {
+			q.edit(group, func(m *store.KeyMemory) { m.RateAt = 0 })
+		}
+		q.keys.Trim(group)
+	}
+}
