@@ -92,7 +92,7 @@ func TestExamplesParse(t *testing.T) {
 					t.Errorf("%q: there is no such command: %v", part, err)
 					continue
 				}
-				if err := found.ParseFlags(withoutQuotes(rest)); err != nil {
+				if err := found.ParseFlags(joinQuoted(rest)); err != nil {
 					t.Errorf("%q: %v", part, err)
 				}
 			}
@@ -103,23 +103,24 @@ func TestExamplesParse(t *testing.T) {
 	}
 }
 
-// withoutQuotes leaves out the words of quoted texts, which are no flags.
-func withoutQuotes(words []string) []string {
-	var kept []string
+// joinQuoted makes one word of each quoted text, as a shell does.
+func joinQuoted(words []string) []string {
+	var joined []string
 	inside := false
 	for _, word := range words {
-		opens := strings.HasPrefix(word, "'")
-		if !inside && !opens {
-			kept = append(kept, word)
+		if inside {
+			joined[len(joined)-1] += " " + word
+		} else {
+			joined = append(joined, word)
 		}
-		if opens {
+		if strings.HasPrefix(word, "'") {
 			inside = true
 		}
 		if strings.HasSuffix(word, "'") {
 			inside = false
 		}
 	}
-	return kept
+	return joined
 }
 
 // TestShortFlagsMeanOneThing: -d is a delay everywhere, and so on.
