@@ -435,8 +435,8 @@ var importTable = []importRow{
 		dir: "rpc/ui",
 		may: []string{
 			"rpc/belfry/...", "rpc/fault", "rpc/findings", "rpc/ui/chart", "rpc/ui/export", "rpc/ui/fallback", "rpc/ui/finder",
-			"rpc/ui/form", "rpc/ui/format", "rpc/ui/health", "rpc/ui/login", "rpc/ui/look", "rpc/ui/many", "rpc/ui/markup",
-			"rpc/ui/outcome", "rpc/ui/payload", "rpc/ui/recent", "rpc/ui/selection", "rpc/ui/sums",
+			"rpc/ui/form", "rpc/ui/format", "rpc/ui/health", "rpc/ui/inputs", "rpc/ui/login", "rpc/ui/look", "rpc/ui/many",
+			"rpc/ui/markup", "rpc/ui/outcome", "rpc/ui/payload", "rpc/ui/recent", "rpc/ui/selection", "rpc/ui/sums",
 		},
 		external: []string{"connectrpc.com", "google.golang.org/protobuf", "maragu.dev/gomponents"},
 		reason:   "pages make calls of the public API, so they see nothing of the server behind it",
@@ -458,6 +458,12 @@ var importTable = []importRow{
 		may:      []string{"rpc/belfry/...", "rpc/findings", "rpc/ui/format", "rpc/ui/markup"},
 		external: []string{"google.golang.org/protobuf", "maragu.dev/gomponents"},
 		reason:   "how a cluster is follows from one answer, whatever page shows it",
+	},
+	{
+		dir:      "rpc/ui/inputs",
+		may:      []string{"rpc/ui/form", "rpc/ui/markup", "rpc/ui/outcome"},
+		external: []string{"maragu.dev/gomponents"},
+		reason:   "an input keeps what was typed, whatever form it is in",
 	},
 	{
 		dir:    "rpc/ui/look",

@@ -52,7 +52,7 @@ func (p *Pages) showChosen(v *visit) (content, error) {
 	}
 	hidden := append(of.Pairs(), "size", v.size(), "from", v.param("from"), "on", "chosen", "jobs",
 		selection.JoinIDs(ids))
-	forms := selection.Forms{Path: "act-chosen", Hidden: hidden, State: of.State, Jobs: uint64(len(ids)), Input: v.field,
+	forms := selection.Forms{Path: "act-chosen", Hidden: hidden, State: of.State, Jobs: uint64(len(ids)), Input: v.Field,
 		RequestID: func(act selection.Act) g.Node { return v.requestIDOf(string(act)) }}
 	var items g.Group
 	for _, id := range ids {

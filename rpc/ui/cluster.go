@@ -55,9 +55,9 @@ func (v *visit) transferForm(c *belfryv1.GetClusterResponse) g.Node {
 	for _, n := range c.Nodes {
 		to = append(to, markup.Option{Value: n.Name, Text: n.Name})
 	}
-	return h.Div(h.Class("actions"), markup.Acting("transfer", nil, markup.Choice("Shard", "shard", v.typed("shard",
+	return h.Div(h.Class("actions"), markup.Acting("transfer", nil, markup.Choice("Shard", "shard", v.Typed("shard",
 		""), shards...),
-		markup.Choice("to", "to", v.typed("to", ""), to...), markup.Button("Hand over"),
+		markup.Choice("to", "to", v.Typed("to", ""), to...), markup.Button("Hand over"),
 		h.Span(h.Class("help"), g.Text("Placement keeps leaderships even, and may move this one again."))))
 }
 

@@ -93,8 +93,8 @@ func (v *visit) consumerRow(c *many.Consumer) g.Node {
 // releaseForm gives back what a consumer holds, once it is confirmed that the consumer is gone.
 func (v *visit) releaseForm(c *many.Consumer) g.Node {
 	o := selection.Holder{Client: c.Client, Jobs: c.Jobs, Latest: c.Latest}
-	if v.problem != nil && v.param("client") == c.Client {
-		o.Box = g.Group{h.ID("confirm"), v.invalid("confirm")}
+	if v.Problem != nil && v.param("client") == c.Client {
+		o.Box = g.Group{h.ID("confirm"), v.Invalid("confirm")}
 	}
 	return o.Draw()
 }

@@ -13,6 +13,7 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/inputs"
 	"github.com/belfrydb/belfry/rpc/ui/many"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/payload"
@@ -129,7 +130,7 @@ func (v *visit) deadRow(d *many.DeadGroup) g.Node {
 	if !v.pages.cfg.ReadOnly {
 		hidden := append(of.Pairs(), "on", "dead", "act", string(selection.Redrive),
 			"max", strconv.FormatUint(d.Jobs, 10))
-		act = markup.Acting("act-all", hidden, newRequestID(),
+		act = markup.Acting("act-all", hidden, inputs.NewRequestID(),
 			markup.Button("Make "+format.Grouped(d.Jobs)+" ready again"))
 	}
 	return h.Tr(

@@ -187,7 +187,7 @@ func (v *visit) jobActions(j *belfryv1.Job) g.Node {
 	default:
 		forms = append(forms, markup.Acting("run-now", hidden, markup.Button("Run now")), markup.Acting("reschedule",
 			hidden,
-			v.field("Due at or in", "due", h.Required(), markup.Width("20"), h.Placeholder("2026-01-31 15:04 or 2h")),
+			v.Field("Due at or in", "due", h.Required(), markup.Width("20"), h.Placeholder("2026-01-31 15:04 or 2h")),
 			markup.Button("Reschedule")))
 	}
 	forms = append(forms, markup.Acting("cancel", append(hidden, "state", format.Word(j.State)),

@@ -10,6 +10,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/ui/form"
 	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/inputs"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/sums"
 )
@@ -95,7 +96,7 @@ func (p *Pages) showNamespace(v *visit) (content, error) {
 	if has && !p.cfg.ReadOnly {
 		body = append(body, markup.Section("Remove the quota", h.Div(h.Class("actions"),
 			markup.Acting("delete-namespace", []string{"name", quota.Name},
-				v.confirmation("Type the name of the namespace", "confirm"), markup.DangerButton("Remove the quota"),
+				v.Confirmation("Type the name of the namespace", "confirm"), markup.DangerButton("Remove the quota"),
 				h.Span(h.Class("help"), g.Text("Its "+format.Plural(int(res.Queues),
 					"queue")+" and their jobs stay, without limits."))))))
 	}
@@ -104,10 +105,10 @@ func (p *Pages) showNamespace(v *visit) (content, error) {
 
 func (v *visit) quotaForm(n *belfryv1.Namespace) g.Node {
 	limit := func(label, name string, value uint64, help string) g.Node {
-		return v.kept(input{label: label, name: name, value: strconv.FormatUint(value, 10),
-			help: help + "; 0 for no limit"})
+		return v.Kept(inputs.Row{Label: label, Name: name, Value: strconv.FormatUint(value, 10),
+			Help: help + "; 0 for no limit"})
 	}
-	return large("namespace", markup.HiddenFields([]string{"name", n.Name}),
+	return inputs.Large("namespace", markup.HiddenFields([]string{"name", n.Name}),
 		limit("Jobs", "maxJobs", n.MaxJobs, "in all its queues together"),
 		limit("Bytes", "maxBytes", n.MaxBytes, "of bodies, headers and chosen ids"),
 		limit("Reserved at one time", "maxInFlight", n.MaxInFlight, "jobs that consumers hold"),
@@ -131,7 +132,7 @@ func (p *Pages) setNamespace(v *visit) (string, error) {
 // deleteNamespace removes the quota of a namespace, whose name must have been typed.
 func (p *Pages) deleteNamespace(v *visit) (string, error) {
 	name := v.param("name")
-	if err := v.confirmed("confirm", name, "remove the quota"); err != nil {
+	if err := form.Confirmed(v.param, "confirm", name, "remove the quota"); err != nil {
 		return "", err
 	}
 	_, err := p.admin.DeleteNamespace(v.ctx, &belfryv1.DeleteNamespaceRequest{Name: name})

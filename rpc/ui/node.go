@@ -11,6 +11,7 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/ui/fallback"
+	"github.com/belfrydb/belfry/rpc/ui/form"
 	"github.com/belfrydb/belfry/rpc/ui/format"
 	"github.com/belfrydb/belfry/rpc/ui/health"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
@@ -111,7 +112,7 @@ func (v *visit) nodeActions(n *belfryv1.Node) g.Node {
 	remove := h.P(h.Class("help"),
 		g.Text("A node that answers is not removed: drain it, stop it, and remove it then."))
 	if n.State == belfryv1.NodeState_NODE_STATE_SILENT {
-		remove = markup.Acting("remove-node", hidden, v.confirmation("Type the name of the node", "confirm"),
+		remove = markup.Acting("remove-node", hidden, v.Confirmation("Type the name of the node", "confirm"),
 			markup.DangerButton("Forget the node and its "+format.Plural(int(n.Replicas), "replica")),
 			h.Span(h.Class("help"), g.Text("What it held is replaced from the other replicas. Its data directory must not be "+
 				"started again.")))
@@ -141,7 +142,7 @@ func (p *Pages) setDraining(v *visit, draining bool) (string, error) {
 // removeNode forgets a node for good. Its name must have been typed.
 func (p *Pages) removeNode(v *visit) (string, error) {
 	name := v.param("name")
-	if err := v.confirmed("confirm", name, "forget the node"); err != nil {
+	if err := form.Confirmed(v.param, "confirm", name, "forget the node"); err != nil {
 		return "", err
 	}
 	_, err := p.admin.RemoveNode(v.ctx, &belfryv1.RemoveNodeRequest{Name: name, Incarnation: v.param("incarnation")})

@@ -5,6 +5,7 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	"github.com/belfrydb/belfry/rpc/ui/form"
+	"github.com/belfrydb/belfry/rpc/ui/inputs"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
 )
 
@@ -13,22 +14,23 @@ func (p *Pages) showPutForm(v *visit) (content, error) {
 	return content{title: "Put a job into " + name, entry: "Queues", body: g.Group{
 		markup.Path("Queues", "queues", name, markup.Query("queue", "queue", name)),
 		h.H1(g.Text("Put a job")),
-		large("put", markup.HiddenFields([]string{"queue", name}), v.requestID(),
-			v.row(input{label: "Body", name: "body", lines: "8", help: "text, at most 1 MiB; line ends are sent as \\n"}),
-			v.row(input{label: "Due", name: "due", attributes: []g.Node{h.Placeholder("at once")},
-				help: "a delay such as 90s, 30m or 7d, or a time such as 2026-01-31 15:04, in " + v.clock.Zone.String()}),
-			v.row(input{label: "Id", name: "id", attributes: []g.Node{h.Placeholder("made by the server")},
-				help: "unique in the queue, at most 256 bytes; a second put of it makes no second job"}),
-			v.row(input{label: "Headers", name: "headers", lines: "3", help: "one in each line, NAME: VALUE; at most 16 KiB"}),
-			v.row(input{label: "Priority", name: "priority", help: "-128 to 127, lower leaves first",
-				attributes: []g.Node{h.Placeholder("0")}}),
-			v.row(input{label: "Lease (TTR)", name: "ttr", help: "1ms to 24h", attributes: ofQueue()}),
-			v.row(input{label: "Attempts", name: "maxAttempts", help: "failed attempts until it is dead; 0 for no limit",
-				attributes: ofQueue()}),
-			v.row(input{label: "Retry delays", name: "retryDelays", attributes: ofQueue(),
-				help: "after the n-th failed attempt, such as 1s, 10s, 2m; the last repeats"}),
-			v.row(input{label: "Expires after (TTL)", name: "ttl", help: "how long it may wait for a consumer",
-				attributes: []g.Node{h.Placeholder("never")}}),
+		inputs.Large("put", markup.HiddenFields([]string{"queue", name}), v.RequestID(),
+			v.Row(inputs.Row{Label: "Body", Name: "body", Lines: "8", Help: "text, at most 1 MiB; line ends are sent as \\n"}),
+			v.Row(inputs.Row{Label: "Due", Name: "due", Attributes: []g.Node{h.Placeholder("at once")},
+				Help: "a delay such as 90s, 30m or 7d, or a time such as 2026-01-31 15:04, in " + v.clock.Zone.String()}),
+			v.Row(inputs.Row{Label: "Id", Name: "id", Attributes: []g.Node{h.Placeholder("made by the server")},
+				Help: "unique in the queue, at most 256 bytes; a second put of it makes no second job"}),
+			v.Row(inputs.Row{Label: "Headers", Name: "headers", Lines: "3",
+				Help: "one in each line, NAME: VALUE; at most 16 KiB"}),
+			v.Row(inputs.Row{Label: "Priority", Name: "priority", Help: "-128 to 127, lower leaves first",
+				Attributes: []g.Node{h.Placeholder("0")}}),
+			v.Row(inputs.Row{Label: "Lease (TTR)", Name: "ttr", Help: "1ms to 24h", Attributes: ofQueue()}),
+			v.Row(inputs.Row{Label: "Attempts", Name: "maxAttempts", Help: "failed attempts until it is dead; 0 for no limit",
+				Attributes: ofQueue()}),
+			v.Row(inputs.Row{Label: "Retry delays", Name: "retryDelays", Attributes: ofQueue(),
+				Help: "after the n-th failed attempt, such as 1s, 10s, 2m; the last repeats"}),
+			v.Row(inputs.Row{Label: "Expires after (TTL)", Name: "ttl", Help: "how long it may wait for a consumer",
+				Attributes: []g.Node{h.Placeholder("never")}}),
 			h.P(h.Class("ends"), markup.Button("Put the job"), markup.Link(markup.Query("queue", "queue", name), "Leave it"))),
 	}}, nil
 }

@@ -116,7 +116,7 @@ func (v *visit) queueActions(q *belfryv1.Queue) g.Node {
 	pause := markup.Acting("resume", hidden, markup.Button("Resume"))
 	if !q.Settings.GetPaused() {
 		pause = markup.Acting("pause", hidden,
-			v.field("Pause for or until", "for", markup.Width("20"), h.Placeholder("no end"), h.Aria("describedby",
+			v.Field("Pause for or until", "for", markup.Width("20"), h.Placeholder("no end"), h.Aria("describedby",
 				"for-help")),
 			markup.Button("Pause"),
 			h.Span(h.ID("for-help"), h.Class("help"), g.Text("such as 30m, 2h or 2026-01-31 15:04, in "+
@@ -136,10 +136,10 @@ func (v *visit) queueRemovals(q *belfryv1.Queue) g.Node {
 		h.P(g.Text("All jobs of one state are removed for good; the queue stays.")),
 		markup.Choice("Remove the jobs that are", "state", "", count("dead", q.Counts.GetDead()),
 			count("delayed", q.Counts.GetDelayed()), count("ready", q.Counts.GetReady())),
-		v.confirmation("Type the name of the queue", "confirm"), markup.DangerButton("Remove"))
-	remove := markup.Acting("delete-queue", hidden, v.requestID(),
+		v.Confirmation("Type the name of the queue", "confirm"), markup.DangerButton("Remove"))
+	remove := markup.Acting("delete-queue", hidden, v.RequestID(),
 		h.P(g.Text("The queue, its settings and its jobs in all states are removed for good.")),
-		v.confirmation("Type the name of the queue", "confirm-delete"),
+		v.Confirmation("Type the name of the queue", "confirm-delete"),
 		markup.DangerButton("Delete the queue and its "+format.Grouped(jobsOf(q.Counts))+" jobs"))
 	return h.Div(h.Class("actions"), purge, remove)
 }
@@ -204,7 +204,7 @@ func (p *Pages) updateQueue(v *visit, name string, settings *belfryv1.QueueSetti
 // been typed.
 func (p *Pages) purgeQueue(v *visit) (string, error) {
 	name := v.param("queue")
-	if err := v.confirmed("confirm", name, "remove its jobs"); err != nil {
+	if err := form.Confirmed(v.param, "confirm", name, "remove its jobs"); err != nil {
 		return "", err
 	}
 	state, err := selection.State(v.param("state"))

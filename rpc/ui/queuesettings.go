@@ -9,6 +9,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/ui/form"
 	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/inputs"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
 )
 
@@ -66,20 +67,20 @@ func limitText(text string) string {
 // leaves them empty.
 func (v *visit) settingRows(s *belfryv1.QueueSettings) g.Node {
 	return g.Map(form.Settings(), func(setting form.Setting) g.Node {
-		in := input{label: setting.Label, name: setting.Name, help: setting.Help, choices: setting.Choices}
+		in := inputs.Row{Label: setting.Label, Name: setting.Name, Help: setting.Help, Choices: setting.Choices}
 		byDefault := setting.Text(v.pages.cfg.Defaults)
 		switch {
 		case s != nil:
-			in.value = setting.Text(s)
+			in.Value = setting.Text(s)
 			if byDefault != "" && byDefault != "0" && byDefault != form.DefaultDelays {
-				in.help += " · default " + byDefault
+				in.Help += " · default " + byDefault
 			}
 		case len(setting.Choices) > 0:
-			in.value = byDefault
+			in.Value = byDefault
 		default:
-			in.attributes = []g.Node{h.Placeholder(byDefault)}
+			in.Attributes = []g.Node{h.Placeholder(byDefault)}
 		}
-		return v.kept(in)
+		return v.Kept(in)
 	})
 }
 
@@ -93,7 +94,7 @@ func (p *Pages) showSettingsForm(v *visit) (content, error) {
 		markup.Path("Queues", "queues", name, markup.Query("queue", "queue", name)),
 		h.H1(g.Text("Change settings")),
 		h.P(g.Text("What you change is sent, and nothing else. A value that a job was put with outranks the queue's.")),
-		large("queue-settings", markup.HiddenFields([]string{"queue", name}), v.settingRows(res.Queue.Settings),
+		inputs.Large("queue-settings", markup.HiddenFields([]string{"queue", name}), v.settingRows(res.Queue.Settings),
 			h.P(h.Class("ends"), markup.Button("Change"), markup.Link(markup.Query("queue", "queue", name), "Leave it"))),
 	}}, nil
 }
@@ -116,11 +117,11 @@ func (p *Pages) showQueueForm(v *visit) (content, error) {
 		h.H1(g.Text("New queue")),
 		h.P(g.Text("A put makes its queue by itself. Make one here to have several partitions, or settings from the " +
 			"first job on.")),
-		large("new-queue", v.requestID(),
-			v.row(input{label: "Name", name: "queue", attributes: []g.Node{h.Required(), h.MaxLength("256")},
-				help: "name or namespace/name: letters, digits and . _ : -, at most 256 bytes"}),
-			v.row(input{label: "Partitions", name: "partitions", value: "1",
-				help: "1 to the number of shards; never changes; order holds within a partition only"}),
+		inputs.Large("new-queue", v.RequestID(),
+			v.Row(inputs.Row{Label: "Name", Name: "queue", Attributes: []g.Node{h.Required(), h.MaxLength("256")},
+				Help: "name or namespace/Name: letters, digits and . _ : -, at most 256 bytes"}),
+			v.Row(inputs.Row{Label: "Partitions", Name: "partitions", Value: "1",
+				Help: "1 to the number of shards; never changes; order holds within a partition only"}),
 			h.H2(g.Text("Settings")), v.settingRows(nil),
 			h.P(h.Class("ends"), markup.Button("Make the queue"), markup.Link("queues", "Leave it"))),
 	}}, nil
@@ -157,7 +158,7 @@ func afterChange(queue, done string, pending []uint32) string {
 // deleteQueue deletes a queue with its jobs. Its name must have been typed.
 func (p *Pages) deleteQueue(v *visit) (string, error) {
 	name := v.param("queue")
-	if err := v.confirmed("confirm-delete", name, "delete the queue"); err != nil {
+	if err := form.Confirmed(v.param, "confirm-delete", name, "delete the queue"); err != nil {
 		return "", err
 	}
 	res, err := p.admin.DeleteQueue(v.ctx, &belfryv1.DeleteQueueRequest{Queue: name, RequestId: v.param("requestId")})

@@ -32,7 +32,7 @@ func (p *Pages) showSettings(v *visit) (content, error) {
 		h.P(g.Text("They are kept in this browser.")),
 		h.Form(h.Method("post"), h.Action("settings"), h.Class("stack"),
 			markup.Choice("Theme", "theme", v.look.Theme, looks...),
-			markup.Field("Time zone", "zone", h.Value(v.typed("zone", v.look.Zone.String())), v.invalid("zone"), h.Required(),
+			markup.Field("Time zone", "zone", h.Value(v.Typed("zone", v.look.Zone.String())), v.Invalid("zone"), h.Required(),
 				h.Aria("describedby", "zone-help")),
 			h.Span(h.ID("zone-help"), h.Class("help"), g.Text("UTC, or a name such as Europe/Berlin. "),
 				h.Button(h.ID("zone-here"), h.Type("button"), h.Class("quiet"), g.Attr("hidden"),

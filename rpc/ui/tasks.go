@@ -8,6 +8,7 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/inputs"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/payload"
 	"github.com/belfrydb/belfry/rpc/ui/selection"
@@ -111,15 +112,15 @@ func (v *visit) taskFacts(t *belfryv1.Task) g.Node {
 // requestIDOf is requestID for a form beside others: the id of a form that was refused is not theirs.
 func (v *visit) requestIDOf(act string) g.Node {
 	if v.param("act") != act {
-		return newRequestID()
+		return inputs.NewRequestID()
 	}
-	return v.requestID()
+	return v.RequestID()
 }
 
 // forms are the forms for acts on all jobs of a selection, which are so many.
 func (v *visit) forms(of *selection.Selection, jobs uint64, hidden ...string) g.Node {
 	f := selection.Forms{Path: "act-all", Hidden: append(hidden, "max", strconv.FormatUint(jobs, 10)), State: of.State,
-		Jobs: jobs, Tasks: true, Input: v.field,
+		Jobs: jobs, Tasks: true, Input: v.Field,
 		RequestID: func(act selection.Act) g.Node { return v.requestIDOf(string(act)) }}
 	return f.Draw()
 }

@@ -13,6 +13,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/ui/form"
 	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/inputs"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/outcome"
 	"github.com/belfrydb/belfry/rpc/ui/payload"
@@ -67,14 +68,14 @@ func (v *visit) tokenEnd(t *belfryv1.Token) g.Node {
 }
 
 func (v *visit) tokenForm() g.Node {
-	return large("new-token",
-		v.row(input{label: "Scopes", name: "scopes", lines: "3", attributes: []g.Node{h.Required()},
-			help: "1 to 32, ACTION[,ACTION…]:QUEUES with put, consume, view or admin, such as put,consume:shop/* · " +
+	return inputs.Large("new-token",
+		v.Row(inputs.Row{Label: "Scopes", Name: "scopes", Lines: "3", Attributes: []g.Node{h.Required()},
+			Help: "1 to 32, ACTION[,ACTION…]:QUEUES with put, consume, view or admin, such as put,consume:shop/* · " +
 				"view:* is " +
 				"also the cluster, admin:* everything"}),
-		v.row(input{label: "About", name: "about", help: "for people; at most 256 bytes"}),
-		v.row(input{label: "Ends after", name: "ttl", help: "1s to 87660h, which is 10 years",
-			attributes: []g.Node{h.Placeholder("never")}}),
+		v.Row(inputs.Row{Label: "About", Name: "about", Help: "for people; at most 256 bytes"}),
+		v.Row(inputs.Row{Label: "Ends after", Name: "ttl", Help: "1s to 87660h, which is 10 years",
+			Attributes: []g.Node{h.Placeholder("never")}}),
 		h.P(h.Class("ends"), markup.Button("Make the token")))
 }
 
@@ -146,12 +147,12 @@ func (v *visit) tokenActions(t *belfryv1.Token) g.Node {
 	hidden := []string{"id", t.Id}
 	return h.Div(h.Class("actions"),
 		markup.Acting("rotate-token", hidden,
-			v.field("Let the old one end after", "overlap", markup.Width("8"), h.Placeholder(overlapByDefault),
+			v.Field("Let the old one end after", "overlap", markup.Width("8"), h.Placeholder(overlapByDefault),
 				h.Aria("describedby", "overlap-help")),
 			markup.Button("Replace it by a new one"),
 			h.Span(h.ID("overlap-help"), h.Class("help"),
 				g.Text("The new one allows the same, for as long as this one was made for."))),
-		markup.Acting("revoke-token", hidden, v.confirmation("Type the id", "confirm"),
+		markup.Acting("revoke-token", hidden, v.Confirmation("Type the id", "confirm"),
 			markup.DangerButton("Revoke it now"),
 			h.Span(h.Class("help"),
 				g.Text("Every call with it is refused from now on. Tokens that were made with it go on."))))
@@ -207,7 +208,7 @@ func (p *Pages) endOld(v *visit, id string, overlap *durationpb.Duration) g.Node
 // revokeToken ends a token at once. Its id must have been typed.
 func (p *Pages) revokeToken(v *visit) (string, error) {
 	id := v.param("id")
-	if err := v.confirmed("confirm", id, "revoke the token"); err != nil {
+	if err := form.Confirmed(v.param, "confirm", id, "revoke the token"); err != nil {
 		return "", err
 	}
 	res, err := p.admin.DeleteToken(v.ctx, &belfryv1.DeleteTokenRequest{Id: id})

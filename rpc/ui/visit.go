@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfrydb/belfry/rpc/ui/fallback"
 	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/inputs"
 	"github.com/belfrydb/belfry/rpc/ui/look"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/outcome"
@@ -20,6 +21,7 @@ import (
 
 // visit is one request for a page or an action.
 type visit struct {
+	inputs.Forms
 	pages *Pages
 	w     http.ResponseWriter
 	r     *http.Request
@@ -27,8 +29,6 @@ type visit struct {
 	ctx   context.Context
 	look  look.Look
 	clock format.Clock
-	// problem is why a form was refused; nil if none was.
-	problem *outcome.Problem
 	// answer is the page that an act shows instead of going to another one.
 	answer *content
 }

@@ -115,3 +115,11 @@ func Moment(field, text string, zone *time.Location) (*durationpb.Duration, *tim
 	}
 	return nil, at, nil
 }
+
+// Confirmed returns an error unless the name of what is to be removed was typed.
+func Confirmed(in Values, field, name, act string) error {
+	if in(field) != name {
+		return Errorf(field, "type %s to %s; nothing was done", name, act)
+	}
+	return nil
+}
