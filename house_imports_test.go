@@ -125,7 +125,7 @@ var importTable = []importRow{
 			"fsm", "fsm/activity", "fsm/agenda", "fsm/backup", "fsm/codec", "fsm/digest", "fsm/keys", "fsm/listing",
 			"fsm/rule", "fsm/schedules", "fsm/snapshot", "fsm/store", "fsm/usage",
 		},
-		testMay:  []string{"fsm/fsmtest", "fsm/model"},
+		testMay:  []string{"fsm/fsmtest", "fsm/model", "fsm/model/ledger"},
 		external: []string{"github.com/google/btree"},
 		reason:   "the machine is pure: what it does not import it cannot ask",
 	},

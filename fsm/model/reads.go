@@ -29,12 +29,13 @@ func (m *Model) at(q *queue, j *job, now fsm.Time) (fsm.Job, bool) {
 	copied := *j
 	alone := &queue{QueueRecord: q.QueueRecord, jobs: []*job{&copied}}
 	then.settleQueue(alone)
-	if next := then.succeeded; next != nil { // it has no serial yet
-		then.settleQueue(alone)
-		next.Serial = j.Serial
-		return next.Job, next.State.Held()
+	then.settleQueue(alone) // what followed it may be over as well
+	if len(alone.jobs) == 0 {
+		return fsm.Job{}, false
 	}
-	return copied.Job, copied.State.Held()
+	left := alone.jobs[0].Job
+	left.Serial = j.Serial // one that follows has none yet
+	return left, true
 }
 
 // Held returns the job that is reserved with the fence of ref.

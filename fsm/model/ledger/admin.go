@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"slices"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/machine"
 )
@@ -28,7 +30,7 @@ func (b *Shard) redrive(c *fsm.Redrive, r *fsm.Result) {
 	}
 	var n uint64
 	for _, id := range c.IDs {
-		if a := b.held(q, id); a != nil && a.State == fsm.Dead {
+		if a := b.dead(q, id); a != nil {
 			b.revive(a)
 			n++
 		}
@@ -49,11 +51,25 @@ func (b *Shard) redrive(c *fsm.Redrive, r *fsm.Result) {
 	}
 }
 
+// dead finds the first dead job with an id, whatever its key.
+func (b *Shard) dead(q *Queue, id string) *Job {
+	if _, _, generated := fsm.ParseID(id); !generated {
+		return q.find(id, func(a *Job) bool { return a.State == fsm.Dead })
+	}
+	if a := b.held(q, id, ""); a != nil && a.State == fsm.Dead {
+		return a
+	}
+	return nil
+}
+
 func (b *Shard) revive(a *Job) {
 	a.Queue.counters.Redriven++
 	a.lift()
 	a.attempt, a.TTL, a.left = 0, 0, b.clock
 	a.redrives++
+	if a.Put.Key != "" && !a.Queue.Settings.Keys.HoldOnDead {
+		a.place = b.take()
+	}
 	b.set(a, fsm.Ready, b.clock.After(0))
 }
 
@@ -90,8 +106,8 @@ func (b *Shard) remove(q *Queue, states fsm.StateSet, limit uint64, state fsm.St
 			a.lift()
 			a.why, a.gone = purged, state == fsm.StateNone
 			b.endJob(a, state)
-			if a.gone && a.ID != "" {
-				delete(q.byID, a.ID)
+			if a.gone {
+				q.forget(a)
 			}
 			n++
 		}
@@ -131,15 +147,32 @@ func (b *Shard) configure(c *fsm.Configure, r *fsm.Result) {
 		b.now.Effect = !known
 		return
 	}
+	b.forgetOld(q)
+	restart := q.Settings.Keys != c.Settings.Keys
+	q.version, q.Settings = c.Version, c.Settings
+	q.Withheld = q.Withheld || c.Settings.Paused || c.Settings.MaxInFlight > 0 || c.Settings.Keys != fsm.KeySettings{}
+	b.effect(nil)
+	if restart {
+		b.startKeys(q)
+		b.restartRounds(q)
+	}
+}
+
+// forgetOld forgets the ids that were forgotten with the entry before: they stay so if the window grows.
+func (b *Shard) forgetOld(q *Queue) {
 	window, forever := dedupWindow(&q.Settings)
-	for id, a := range q.byID {
-		if !forever && !a.State.Held() && a.left.Add(window) <= b.before {
-			delete(q.byID, id) // it was forgotten with the entry before, and stays so if the window grows
+	if forever || q.configured == b.entry.Index {
+		return
+	}
+	q.configured = b.entry.Index
+	for id, jobs := range q.byID {
+		q.byID[id] = slices.DeleteFunc(jobs, func(a *Job) bool {
+			return !a.State.Held() && a.left.Add(window) <= b.before
+		})
+		if len(q.byID[id]) == 0 {
+			delete(q.byID, id)
 		}
 	}
-	q.version, q.Settings = c.Version, c.Settings
-	q.Withheld = q.Withheld || c.Settings.Paused || c.Settings.MaxInFlight > 0
-	b.effect(nil)
 }
 
 // open records that a queue's partition was made.
@@ -205,12 +238,14 @@ func (b *Shard) adoptQueue(m *machine.Machine, v *fsm.Queue) {
 	q.version, q.Settings, q.counters, q.counts = v.Version, v.Settings, v.Counters, fsm.Counts{Bytes: v.Counts.Bytes}
 	q.format = v.Format
 	q.delayed, q.ready, q.leases, q.ttls, q.dead = agenda{}, agenda{}, agenda{}, agenda{}, agenda{}
+	b.adoptKeys(m, q)
 	for _, state := range [...]fsm.State{fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead} {
 		jobs, _ := m.List(&fsm.ListQuery{Queue: v.Name, State: state, Max: 1 << 30}, b.clock)
 		for i := range jobs {
 			b.adoptJob(q, &jobs[i])
 		}
 	}
+	b.adoptSchedules(m, q)
 }
 
 func (b *Shard) adoptJob(q *Queue, j *fsm.Job) {
@@ -219,7 +254,7 @@ func (b *Shard) adoptJob(q *Queue, j *fsm.Job) {
 		a = &Job{Queue: q, Serial: j.Serial, Index: b.entry.Index, Put: putOf(j), Adopted: true}
 		if !j.Generated {
 			a.ID = j.ID
-			q.byID[a.ID] = a
+			q.name(a)
 		}
 		b.keep(a)
 		a.bytes = bytesOf(a.Put)
@@ -229,6 +264,13 @@ func (b *Shard) adoptJob(q *Queue, j *fsm.Job) {
 	}
 	a.Created, a.FirstDue, a.TTL, a.fence, a.Until, a.length = j.Created, j.FirstDue, j.TTL, j.Fence, j.Until, j.LeaseTTR
 	a.attempt, a.redrives, a.lastError, a.left = j.Attempt, j.Redrives, j.LastError, b.clock
+	a.Version, a.place, a.next = j.Version, j.Place, nil
+	if n := j.Next; n != nil {
+		put := putOf(&n.Job)
+		put.Queue, put.ID, put.Key = q.Name, a.ID, a.Put.Key
+		a.next = &successor{put: put, created: n.Created, due: n.FirstDue, ttl: n.TTL, version: n.Version,
+			bytes: bytesOf(put) - uint64(len(put.ID))}
+	}
 	a.version++
 	b.set(a, j.State, j.Due)
 	b.serial = max(b.serial, j.Serial, j.Fence)
@@ -237,7 +279,7 @@ func (b *Shard) adoptJob(q *Queue, j *fsm.Job) {
 // putOf is the put of a job as far as the job tells. What it was put with is not told, so that
 // repeats of it cannot be judged.
 func putOf(j *fsm.Job) *fsm.Put {
-	p := &fsm.Put{Queue: j.Queue, Given: j.Given, TTR: j.TTR, Priority: j.Priority, MaxAttempts: j.MaxAttempts,
+	p := &fsm.Put{Queue: j.Queue, Key: j.Key, Given: j.Given, TTR: j.TTR, Priority: j.Priority, MaxAttempts: j.MaxAttempts,
 		Body: append([]byte(nil), j.Body...)}
 	if !j.Generated {
 		p.ID = j.ID

@@ -90,34 +90,24 @@ func (b *Shard) nack(c *fsm.Nack, r *fsm.Result) {
 	switch {
 	case c.Dead || b.exhausted(a):
 		b.die(a)
-		b.becomes(22, a, r, 0)
+		b.becomes(22, a, r, fsm.Dead, 0)
 	case b.overTTL(a):
-		b.expireJob(a)
-		b.becomes(24, a, r, 0)
+		b.becomes(24, a, r, b.expireJob(a), 0)
 	default:
 		due := min(max(r.Due, b.clock.After(least)), b.clock.After(most))
-		b.wait(a, due)
-		b.becomes(24, a, r, due)
+		b.set(a, b.stateAt(due), due)
+		b.becomes(24, a, r, a.State, due)
 	}
-}
-
-// wait puts a lifted job into DELAYED, or into READY if it is due.
-func (b *Shard) wait(a *Job, due fsm.Time) {
-	if due <= b.clock {
-		b.set(a, fsm.Ready, due)
-		return
-	}
-	b.set(a, fsm.Delayed, due)
 }
 
 // becomes holds what a command says that became of a job against the ledger.
-func (b *Shard) becomes(i Rule, a *Job, r *fsm.Result, due fsm.Time) {
+func (b *Shard) becomes(i Rule, a *Job, r *fsm.Result, state fsm.State, due fsm.Time) {
 	b.look(24)
-	if r.State == a.State && r.Due == due {
+	if r.State == state && r.Due == due {
 		return
 	}
 	b.violated(i, "%T of job %d: it has state %d and is due at %d, should have state %d and be due at %d", b.now.Command,
-		a.Serial, r.State, r.Due, a.State, due)
+		a.Serial, r.State, r.Due, state, due)
 }
 
 // release records a release.
@@ -133,15 +123,14 @@ func (b *Shard) release(c *fsm.Release, r *fsm.Result) {
 	a.attempt--
 	switch {
 	case b.overTTL(a):
-		b.expireJob(a)
-		b.becomes(24, a, r, 0)
+		b.becomes(24, a, r, b.expireJob(a), 0)
 	case c.Delay > 0:
 		due := b.clock.After(c.Delay)
 		b.set(a, fsm.Delayed, due)
-		b.becomes(24, a, r, due)
+		b.becomes(24, a, r, a.State, due)
 	default:
 		b.set(a, fsm.Ready, a.Due)
-		b.becomes(24, a, r, a.Due)
+		b.becomes(24, a, r, a.State, a.Due)
 	}
 }
 
@@ -167,17 +156,17 @@ func (b *Shard) extend(c *fsm.Extend, r *fsm.Result) {
 }
 
 // named finds the held job that a command names, or what it is to be answered without one.
-func (b *Shard) named(queue, id string) (*Job, fsm.State) {
+func (b *Shard) named(queue, id, key string) (*Job, fsm.State) {
 	q := b.queues[queue]
 	if q == nil {
 		return nil, fsm.StateNone
 	}
 	b.settleQueue(q)
-	if a := b.held(q, id); a != nil {
+	if a := b.held(q, id, key); a != nil {
 		return a, fsm.StateNone
 	}
 	if _, _, generated := fsm.ParseID(id); !generated {
-		if a := b.ended(q, id); a != nil {
+		if a := b.ended(q, id, key); a != nil {
 			b.now.Job = a
 			return nil, a.State
 		}
@@ -187,7 +176,7 @@ func (b *Shard) named(queue, id string) (*Job, fsm.State) {
 
 // cancel records a cancellation.
 func (b *Shard) cancel(c *fsm.Cancel, r *fsm.Result) {
-	a, state := b.named(c.Queue, c.ID)
+	a, state := b.named(c.Queue, c.ID, c.Key)
 	b.look(23)
 	switch {
 	case a == nil:
@@ -221,7 +210,7 @@ func (b *Shard) cancel(c *fsm.Cancel, r *fsm.Result) {
 
 // reschedule records a new due time.
 func (b *Shard) reschedule(c *fsm.Reschedule, r *fsm.Result) {
-	a, state := b.named(c.Queue, c.ID)
+	a, state := b.named(c.Queue, c.ID, c.Key)
 	b.look(24)
 	switch {
 	case a == nil:
@@ -248,6 +237,6 @@ func (b *Shard) reschedule(c *fsm.Reschedule, r *fsm.Result) {
 	a.Queue.counters.Rescheduled++
 	a.lift()
 	a.left = b.clock
-	b.wait(a, due)
-	b.becomes(24, a, r, due)
+	b.set(a, b.stateAt(due), due)
+	b.becomes(24, a, r, a.State, due)
 }

@@ -5,6 +5,7 @@ package ledger
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
@@ -25,6 +26,10 @@ type Job struct {
 	// when it expires, 0 for never. left is when it ended or was last given back.
 	Due, FirstDue, TTL, left fsm.Time
 	bytes                    uint64
+	// Version counts the contents of its id; 0 and 1 are the first. place orders the jobs of a key, 0 for
+	// the serial. next is what follows it.
+	Version, place uint64
+	next           *successor
 	// Of its last lease:
 	fence     uint64
 	Until     fsm.Time
@@ -84,12 +89,15 @@ type Queue struct {
 	rateAt                fsm.Time
 	overdueFrom           fsm.Time
 	overdueTo             fsm.Time
-	settled               uint64 // index of the entry that settled it last
+	settled, configured   uint64 // index of the entry that did so last
 	// Withheld is true once its settings may have held due jobs back.
 	Withheld bool
 
 	delayed, ready, leases, ttls, dead agenda
-	byID                               map[string]*Job
+	byID                               map[string][]*Job // held or remembered, first put first
+	keys                               map[string]*key   // nil until a key matters
+	unsure                             bool              // which key is next
+	schedules                          map[string]*schedule
 }
 
 // Shard is the ledger of one shard. Where a result differs from what the rules give, it reports a
@@ -106,10 +114,11 @@ type Shard struct {
 	allJobs   []*Job   // in the order of their puts
 	allLeases []*Lease // in the order of their grants
 	// remembered are the results of requests with an id that took effect, the last of each.
-	remembered map[string]*Command
+	remembered map[requestName]*Command
 
 	clock, before fsm.Time
 	serial        uint64
+	rated         int    // keys that have a bucket
 	floor         uint64 // of fences from before a restore
 	restoring     bool
 
@@ -117,12 +126,15 @@ type Shard struct {
 	now   *Command // the command under way
 }
 
+// requestName is what a repeat of a request has in common with it.
+type requestName struct{ caller, id string }
+
 // New returns the ledger of a shard without jobs.
 func New(cfg Config) *Shard {
 	n := cfg.Commands / 3 // puts, reserves and acks: maps that grow are copied
 	return &Shard{
 		cfg: cfg, queues: map[string]*Queue{}, jobs: make(map[uint64]*Job, n), leases: make(map[uint64]*Lease, n),
-		remembered: map[string]*Command{},
+		remembered: map[requestName]*Command{},
 	}
 }
 
@@ -165,6 +177,7 @@ func (b *Shard) Enter(e *Entry) {
 		b.now = &e.Commands[i]
 		b.command(b.now)
 	}
+	b.sweepKeys()
 }
 
 // command takes one command.
@@ -213,10 +226,16 @@ func (b *Shard) command(c *Command) {
 		b.expire(r)
 	case *fsm.Lead:
 		b.lead(k)
+	case *fsm.PauseKey:
+		b.pauseKey(k, r)
+	case *fsm.PurgeKey:
+		b.purgeKey(k, r)
+	case *fsm.PutSchedule, *fsm.DeleteSchedule, *fsm.PauseSchedules, *fsm.Fire, *fsm.RunSchedule:
+		b.onSchedule(k, r)
 	default: // Import and ResetClock: see Adopt
 	}
 	if c.Request.ID != "" && c.Effect {
-		b.remembered[c.Request.ID] = c
+		b.remembered[requestName{c.Request.Caller, c.Request.ID}] = c
 	}
 }
 
@@ -249,36 +268,74 @@ func (b *Shard) effect(a *Job) {
 func (b *Shard) createQueue(name string, partition, partitions uint32) *Queue {
 	b.creations++
 	q := &Queue{Name: name, Partition: partition, Partitions: partitions, creation: b.creations, settled: b.entry.Index,
-		byID: map[string]*Job{}, format: b.format}
+		byID: map[string][]*Job{}, schedules: map[string]*schedule{}, format: b.format}
 	q.Withheld = b.cfg.Limited[fsm.NamespaceOf(name)] // whose jobs wait for leases that the quota allows
 	b.queues[name] = q
 	return q
 }
 
-// held finds a held job by the id that a client names it by.
-func (b *Shard) held(q *Queue, id string) *Job {
+// held finds a held job by the id that a client names it by: the first one that has the key, or any if
+// the client names none.
+func (b *Shard) held(q *Queue, id, key string) *Job {
 	if partition, serial, ok := fsm.ParseID(id); ok {
-		if a := b.jobs[serial]; a != nil && a.Queue == q && a.ID == "" && q.Partition == partition && a.State.Held() {
+		if a := b.jobs[serial]; a != nil && a.Queue == q && a.ID == "" && q.Partition == partition && a.State.Held() &&
+			(key == "" || a.Put.Key == key) {
 			return a
 		}
 		return nil
 	}
-	if a := q.byID[id]; a != nil && a.State.Held() {
-		return a
-	}
-	return nil
+	return q.find(id, func(a *Job) bool { return a.State.Held() && (key == "" || a.Put.Key == key) })
 }
 
-// ended finds the last ended job with an id, while the id is remembered.
-func (b *Shard) ended(q *Queue, id string) *Job {
-	a := q.byID[id]
-	if a == nil || a.State.Held() {
-		return nil
-	}
-	if window, forever := dedupWindow(&q.Settings); !forever && a.left.Add(window) <= b.clock {
+// ended finds the first ended job with an id, while the id is remembered, that has the key, or any if the
+// client names none.
+func (b *Shard) ended(q *Queue, id, key string) *Job {
+	a := q.find(id, func(a *Job) bool { return !a.State.Held() && (key == "" || a.Put.Key == key) })
+	if a == nil || b.forgotten(a) {
 		return nil
 	}
 	return a
+}
+
+// forgotten reports whether the id of an ended job is remembered no more.
+func (b *Shard) forgotten(a *Job) bool {
+	window, forever := dedupWindow(&a.Queue.Settings)
+	return !forever && a.left.Add(window) <= b.clock
+}
+
+// find returns the job with an id that matches and was put first, nil if there is none.
+func (q *Queue) find(id string, match func(*Job) bool) (first *Job) {
+	for _, a := range q.byID[id] {
+		if match(a) && (first == nil || a.Serial < first.Serial) {
+			first = a
+		}
+	}
+	return first
+}
+
+// ofPut reports whether a job has the id of a put, which is alone in a queue of one partition, and with
+// its key in others.
+func (q *Queue) ofPut(c *fsm.Put) func(*Job) bool {
+	return func(a *Job) bool { return q.Partitions == 1 || a.Put.Key == c.Key }
+}
+
+// name has a job be found by its id, instead of an ended one that a put of it meets.
+func (q *Queue) name(a *Job) {
+	if a.ID == "" {
+		return
+	}
+	if before := q.find(a.ID, q.ofPut(a.Put)); before != nil {
+		q.forget(before)
+	}
+	q.byID[a.ID] = append(q.byID[a.ID], a)
+}
+
+// forget has a job not be found by its id any more.
+func (q *Queue) forget(a *Job) {
+	left := slices.DeleteFunc(q.byID[a.ID], func(other *Job) bool { return other == a })
+	if q.byID[a.ID] = left; len(left) == 0 {
+		delete(q.byID, a.ID)
+	}
 }
 
 func dedupWindow(s *fsm.Settings) (window time.Duration, forever bool) {
@@ -294,6 +351,9 @@ func (a *Job) lift() {
 	if n := a.Queue.countOf(a.State); n != nil {
 		*n--
 	}
+	if a.Queue.keys != nil {
+		a.Queue.keyOf(a.Put.Key).leave(a.State)
+	}
 }
 
 // set puts a lifted job into a held state.
@@ -304,23 +364,37 @@ func (b *Shard) set(a *Job, state fsm.State, due fsm.Time) {
 	}
 	a.State, a.Due = state, due
 	b.moved(a)
-	q := a.Queue
-	*q.countOf(state)++
-	switch state {
+	*a.Queue.countOf(state)++
+	a.Queue.enlist(a)
+	if a.Put.Key != "" {
+		b.startKeys(a.Queue)
+	}
+	if a.Queue.keys != nil {
+		b.changed(a.Queue, a.Queue.keyOf(a.Put.Key))
+	}
+}
+
+// enlist puts a held job into the orders of its state.
+func (q *Queue) enlist(a *Job) {
+	t := agendaEntry{at: a.Due, serial: a.Serial, account: a, version: a.version}
+	switch a.State {
 	case fsm.Delayed:
-		q.delayed.push(agendaEntry{at: due, serial: a.Serial, account: a, version: a.version})
+		q.delayed.push(t)
 	case fsm.Ready:
-		q.ready.push(agendaEntry{priority: a.Priority(), at: due, serial: a.Serial, account: a, version: a.version})
+		t.priority = a.Priority()
+		q.ready.push(t)
 	case fsm.Reserved:
-		q.leases.push(agendaEntry{at: a.Until, serial: a.Serial, account: a, version: a.version})
-		return
+		t.at = a.Until
+		q.leases.push(t)
 	case fsm.Dead:
-		q.dead.push(agendaEntry{at: due, serial: a.Serial, account: a, version: a.version})
-		return
+		q.dead.push(t)
 	default:
 	}
-	if a.TTL != 0 {
+	if a.TTL != 0 && (a.State == fsm.Delayed || a.State == fsm.Ready) {
 		q.ttls.push(agendaEntry{at: a.TTL, serial: a.Serial, account: a, version: a.version})
+	}
+	if q.keys != nil {
+		q.keyOf(a.Put.Key).join(a)
 	}
 }
 
@@ -361,12 +435,19 @@ func (b *Shard) over(a *Job) {
 	}
 }
 
-// endJob ends a lifted job.
+// endJob ends a lifted job. Its successor follows it, unless it was purged.
 func (b *Shard) endJob(a *Job, state fsm.State) {
 	b.over(a)
 	a.State, a.left, a.EndedAt = state, b.clock, b.entry.At
 	b.moved(a)
-	a.Queue.counts.Bytes -= a.bytes
+	a.Queue.counts.Bytes -= a.whole()
+	if a.Queue.keys != nil {
+		b.changed(a.Queue, a.Queue.keyOf(a.Put.Key))
+	}
+	if a.next != nil && a.why != purged {
+		b.succeed(a)
+	}
+	a.next = nil
 }
 
 func (q *Queue) countOf(state fsm.State) *uint64 {

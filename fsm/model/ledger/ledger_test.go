@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -145,6 +146,107 @@ func logCases() map[string]logCase {
 	}
 }
 
+// keyed is a put of a job of a key, due at once.
+func keyed(clock float64, id, name string, serial uint64, on fsm.OnExisting, r fsm.Result) line {
+	put := &fsm.Put{Queue: "q", ID: id, Key: name, Partitions: 1, OnExisting: on, Given: fsm.GivenDueAt,
+		DueAt: at(clock)}
+	r.Serial, r.Due = serial, at(clock)
+	if r.State == 0 {
+		r.State = fsm.Ready
+	}
+	return line{clock, put, r}
+}
+
+// keySettings gives queue q settings of its keys.
+func keySettings(s fsm.KeySettings) line {
+	return line{1, &fsm.Configure{Queue: "q", Partitions: 1, Version: 1, Settings: fsm.Settings{Keys: s}}, fsm.Result{}}
+}
+
+// grantOf grants a job for the first time, that was due since a time, for ten seconds.
+func grantOf(clock float64, serial, fence uint64, due float64) line {
+	l := grantLine(clock, due, fence, 1, clock+10)
+	l.result.Grants[0].Serial = serial
+	return l
+}
+
+func keyCases() map[string]logCase {
+	one := keyed(2, "a", "k", 1, 0, fsm.Result{Created: true})
+	two := keyed(2, "b", "k", 2, 0, fsm.Result{Created: true})
+	limit, ordered := keySettings(fsm.KeySettings{Concurrency: 1}), keySettings(fsm.KeySettings{Ordered: true})
+	first := grantOf(3, 1, 3, 2)
+	none := line{3, &fsm.Reserve{Queues: []string{"q"}, Max: 1}, fsm.Result{}}
+	rate := keySettings(fsm.KeySettings{Rate: fsm.KeyRate{Count: 1, Per: time.Minute}})
+	replaced := keyed(3, "a", "k", 1, fsm.ReplaceExisting, fsm.Result{Replaced: true, Version: 2})
+	next := keyed(4, "a", "k", 1, fsm.NextExisting, fsm.Result{Replaced: true, Version: 2, State: fsm.Reserved})
+	old := replaced
+	old.result.Version = 1
+	follower := func(serial uint64) line { return grantOf(14, serial, 9, 4) }
+	return map[string]logCase{
+		"a key at its limit":                 {[]line{limit, one, two, first, none}, 0},
+		"a key beyond its limit":             {[]line{limit, one, two, first, grantOf(3, 2, 4, 2)}, keyLimit},
+		"a key whose lease lapsed":           {[]line{limit, one, two, first, grantOf(13, 2, 4, 2)}, 0},
+		"a key that is blocked for nothing":  {[]line{limit, one, none}, 14},
+		"an ordered key":                     {[]line{ordered, one, two, first}, 0},
+		"an ordered key out of order":        {[]line{ordered, one, two, grantOf(3, 2, 3, 2)}, keyOrder},
+		"a key without a token":              {[]line{rate, one, two, first, grantOf(4, 2, 5, 2)}, keyLimit},
+		"a key that has another token":       {[]line{rate, one, two, first, grantOf(64, 2, 5, 2)}, 0},
+		"a job that is replaced":             {[]line{one, replaced, grantOf(4, 1, 2, 3)}, 0},
+		"a job that keeps its time":          {[]line{one, replaced, grantOf(4, 1, 2, 2)}, 24},
+		"a replacement with an old version":  {[]line{one, old}, contents},
+		"a successor":                        {[]line{one, first, next, ackLine(13, 3, fsm.OK)}, 16},
+		"a successor after its job":          {[]line{one, first, next, ackLine(12, 3, fsm.OK), follower(4)}, 0},
+		"a successor that never comes":       {[]line{one, first, next, ackLine(12, 3, fsm.OK), none}, 14},
+		"a successor that is the job itself": {[]line{one, first, next, ackLine(12, 3, fsm.OK), follower(1)}, 19},
+		"a key that is paused": {
+			[]line{one, {2, &fsm.PauseKey{Queue: "q", Key: "k"}, fsm.Result{}}, grantOf(3, 1, 4, 2)}, keyLimit,
+		},
+	}
+}
+
+// scheduled creates a schedule of every ten seconds.
+func scheduled(next float64) line {
+	put := &fsm.PutSchedule{Queue: "q", Partitions: 1, Name: "s", Spec: fsm.ScheduleSpec{Every: 10 * time.Second},
+		Policy: fsm.SchedulePolicy{CatchUp: fsm.CatchUpAll}, Next: at(next)}
+	return line{1, put, fsm.Result{Created: true, Serial: 1, Version: 1, Due: at(next)}}
+}
+
+// fireLine is a firing whose job has a serial; 0 for none.
+func fireLine(clock float64, c fsm.Fire, serial uint64) line {
+	c.Queue, c.Name, c.Serial, c.Due = "q", "s", 1, c.Put
+	return line{clock, &c, fsm.Result{Created: serial > 0, Serial: serial}}
+}
+
+func scheduleCases() map[string]logCase {
+	s := scheduled(10)
+	fire := fireLine(10, fsm.Fire{Nominal: at(10), Put: at(10), Next: at(20)}, 2)
+	again, early := fire, fire
+	again.result.Serial, early.clock = 3, 9
+	refused := line{11, fire.command, fsm.Result{Code: fsm.VersionChanged}}
+	return map[string]logCase{
+		"a firing":               {[]line{s, fire, refused}, 0},
+		"a firing that repeats":  {[]line{s, fire, again}, firedOnce},
+		"a firing before it is":  {[]line{s, early}, firedOnce},
+		"a firing that puts not": {[]line{s, fireLine(10, fsm.Fire{Nominal: at(10), Put: at(10), Next: at(20)}, 0)}, firedAll},
+		"a nominal time that is passed over": {
+			[]line{s, fireLine(20, fsm.Fire{Nominal: at(10), Put: at(20), Next: at(30)}, 2)}, firedAll,
+		},
+		"a next one that is passed over": {
+			[]line{s, fireLine(10, fsm.Fire{Nominal: at(10), Put: at(10), Next: at(30)}, 2)}, firedAll,
+		},
+		"missed ones that are not counted": {
+			[]line{s, fireLine(90010, fsm.Fire{Nominal: at(10), Missed: 1, LastMissed: at(20), Put: at(30), Next: at(40)}, 2)},
+			firedAll,
+		},
+		"missed ones within the window": {
+			[]line{s, fireLine(20, fsm.Fire{Nominal: at(10), Missed: 1, LastMissed: at(10), Put: at(20), Next: at(30)}, 2)},
+			firedAll,
+		},
+		"missed ones": {
+			[]line{s, fireLine(90010, fsm.Fire{Nominal: at(10), Missed: 2, LastMissed: at(20), Put: at(30), Next: at(40)}, 2)}, 0,
+		},
+	}
+}
+
 // TestMoved: the caller hears of each change of a job, and by which command it came.
 func TestMoved(t *testing.T) {
 	var heard []string
@@ -168,10 +270,14 @@ func TestMoved(t *testing.T) {
 
 // The ledger finds what is wrong with a log, and nothing wrong with a log that is right.
 func TestShard(t *testing.T) {
-	for name, tc := range logCases() {
+	cases := logCases()
+	maps.Copy(cases, keyCases())
+	maps.Copy(cases, scheduleCases())
+	every := func(spec *fsm.ScheduleSpec, after fsm.Time) fsm.Time { return after.Add(spec.Every) }
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var f found
-			s := New(Config{Report: &f})
+			s := New(Config{Report: &f, Nominal: every})
 			for i, l := range tc.log {
 				e := &Entry{Index: uint64(i + 1), Format: fsm.LatestFormat, Clock: at(l.clock), At: at(l.clock)}
 				e.Commands = []Command{{Entry: e, Request: &fsm.Request{Commands: []fsm.Command{l.command}},

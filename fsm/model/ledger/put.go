@@ -36,8 +36,11 @@ func (b *Shard) put(c *fsm.Put, r *fsm.Result) {
 		b.expect(30, r.Code, code)
 		return
 	}
-	if first := b.namesake(q, c); first != nil {
-		b.repeat(first, c, r)
+	if c.Key != "" && q.Settings.Keys.Refused {
+		b.expect(37, r.Code, fsm.KeyRefused)
+		return
+	}
+	if b.met(q, c, r) {
 		return
 	}
 	b.look(37)
@@ -66,25 +69,37 @@ func (b *Shard) put(c *fsm.Put, r *fsm.Result) {
 	b.create(q, c, r)
 }
 
-// namesake returns the job that a put must be answered as a repeat of, or as a conflict with; nil
-// if it makes a job.
-func (b *Shard) namesake(q *Queue, c *fsm.Put) *Job {
-	if c.ID == "" {
-		return nil
+// met records a put that meets a job of its id, or that needs one; false if it is to make a job.
+func (b *Shard) met(q *Queue, c *fsm.Put, r *fsm.Result) bool {
+	var a *Job
+	if c.ID != "" {
+		a = q.find(c.ID, q.ofPut(c))
 	}
-	if a := q.byID[c.ID]; a != nil && a.State.Held() {
-		return a
+	switch {
+	case a != nil && a.State.Held():
+		b.putHeld(a, c, r)
+	case c.IfVersion != 0:
+		b.look(contents)
+		b.expect(contents, r.Code, fsm.VersionChanged)
+	case a != nil && !c.Again && c.OnExisting < fsm.ReplaceExisting && !b.forgotten(a):
+		b.repeat(a, c, r)
+	default:
+		return false
 	}
-	if c.Again {
-		return nil
-	}
-	return b.ended(q, c.ID)
+	return true
 }
 
 // repeat records a put whose id is taken.
 func (b *Shard) repeat(first *Job, c *fsm.Put, r *fsm.Result) {
 	b.look(5)
-	same := SameContent(first.Put, c) || first.Adopted && r.Code == fsm.OK
+	same := SameContent(first.Put, c) && first.Put.Key == c.Key || first.Adopted && r.Code == fsm.OK
+	version := uint64(0)
+	if c.OnExisting == fsm.KeepExisting {
+		same = first.Put.Key == c.Key
+		if first.State.Held() {
+			version = first.newest()
+		}
+	}
 	switch {
 	case r.Created:
 		b.violated(5, "the id %q of %s was put again as job %d; it is that of job %d of entry %d", c.ID, c.Queue, r.Serial,
@@ -106,29 +121,17 @@ func (b *Shard) repeat(first *Job, c *fsm.Put, r *fsm.Result) {
 		b.violated(5, "a repeat of %s %q was answered as job %d, due %d, state %d; it is job %d, due %d, state %d",
 			c.Queue, c.ID, r.Serial, r.Due, r.State, first.Serial, first.FirstDue, first.State)
 	}
+	b.version(first, c, r, version)
 }
 
 // create records a job that was made.
 func (b *Shard) create(q *Queue, c *fsm.Put, r *fsm.Result) {
-	due := b.clock.After(0)
-	switch {
-	case c.Given.Has(fsm.GivenDelay):
-		due = b.clock.After(c.Delay)
-	case c.Given.Has(fsm.GivenDueAt):
-		due = c.DueAt.Ceil()
-	}
+	due := b.dueOf(c, b.clock)
 	a := &Job{
 		Queue: q, Put: c, ID: c.ID, Index: b.entry.Index, Serial: r.Serial, Created: b.clock, Due: due, FirstDue: due,
-		left: b.clock, bytes: bytesOf(c), PutAt: b.entry.At,
+		left: b.clock, bytes: bytesOf(c), PutAt: b.entry.At, TTL: b.ttlOf(c),
 	}
-	if c.Given.Has(fsm.GivenTTL) {
-		a.TTL = b.clock.After(c.TTL)
-	}
-	b.look(6)
-	if r.Serial <= b.serial {
-		b.violated(6, "job %d was made after serial %d was given out", r.Serial, b.serial)
-	}
-	b.serial = max(b.serial, r.Serial)
+	b.made(r.Serial)
 	if r.Due != due {
 		b.violated(8, "job %d is due at %d, should be at %d", r.Serial, r.Due, due)
 	}
@@ -136,23 +139,30 @@ func (b *Shard) create(q *Queue, c *fsm.Put, r *fsm.Result) {
 		period, _ := ratePeriod(q)
 		q.rateAt = max(q.rateAt, b.clock).Add(period)
 	}
-	state := fsm.Delayed
-	if due <= b.clock {
-		state = fsm.Ready
-	}
+	state := b.stateAt(due)
 	if r.State != state || r.Partition != q.Partition {
 		b.violated(24, "job %d is created in state %d of partition %d, should be in %d of %d", r.Serial, r.State, r.Partition,
 			state, q.Partition)
 	}
 	q.counters.Put++
 	q.counts.Bytes += a.bytes
-	b.set(a, state, due)
+	q.name(a)
 	b.keep(a)
-	if c.ID != "" {
-		q.byID[c.ID] = a
-	}
+	b.set(a, state, due)
 	b.effect(a)
+	if c.OnExisting != fsm.ReturnExisting {
+		b.version(a, c, r, 1)
+	}
 	b.count("jobs put", 1)
+}
+
+// made notes the serial of a job that was made.
+func (b *Shard) made(serial uint64) {
+	b.look(6)
+	if serial <= b.serial {
+		b.violated(6, "job %d was made after serial %d was given out", serial, b.serial)
+	}
+	b.serial = max(b.serial, serial)
 }
 
 // bytesOf is what a job counts against a queue's limit.
@@ -207,7 +217,7 @@ func (b *Shard) rateWait(q *Queue) time.Duration {
 func (b *Shard) replayed(c *Command) {
 	b.look(36)
 	b.count("requests answered from memory", 1)
-	first := b.remembered[c.Request.ID]
+	first := b.remembered[requestName{c.Request.Caller, c.Request.ID}]
 	if first == nil {
 		b.violated(36, "request %q was answered from memory, and did nothing before", c.Request.ID)
 		return

@@ -38,7 +38,7 @@ func (b *Shard) reserve(c *fsm.Reserve, r *fsm.Result) {
 		} else if q == nil || !contains(c.Queues, g.Queue) {
 			b.violated(37, "job %d of %s was granted, which was not asked for", g.Serial, g.Queue)
 		} else {
-			b.violated(13, "job %d of %s was granted %s", g.Serial, g.Queue, b.outOfOrder(q, g))
+			b.violated(13, "job %d of %s was granted %s", g.Serial, g.Queue, outOfOrder(b.first(q), g))
 		}
 		b.grant(g, c)
 	}
@@ -59,11 +59,14 @@ func contains(names []string, name string) bool {
 // reserveFrom records what one queue gives.
 func (b *Shard) reserveFrom(q *Queue, h *handout) {
 	paused := q.Settings.PausedAt(b.clock)
+	if !paused {
+		b.wake(q)
+	}
 	inFlight := q.partOf(q.Settings.MaxInFlight)
 	for !h.full {
 		var want *Job
 		limited := inFlight != 0 && q.counts.Reserved >= inFlight
-		if !paused && !limited {
+		if !paused && !limited && !q.unsure {
 			if want = b.next(q, h); want == nil && h.full {
 				return
 			}
@@ -83,9 +86,9 @@ func (b *Shard) reserveFrom(q *Queue, h *handout) {
 		case limited:
 			b.violated(37, "job %d of %s was granted, of which %d are reserved and %d may be", g.Serial, q.Name,
 				q.counts.Reserved, inFlight)
-		case want == nil || want.Serial != g.Serial:
+		case !q.unsure && (want == nil || want.Serial != g.Serial):
 			if a := b.jobs[g.Serial]; a != nil && a.State == fsm.Ready {
-				b.violated(13, "job %d of %s was granted %s", g.Serial, q.Name, b.outOfOrder(q, g))
+				b.violated(13, "job %d of %s was granted %s", g.Serial, q.Name, outOfOrder(want, g))
 			} else if a != nil && a.State == fsm.Delayed && a.Due <= b.clock && a.Queue == q {
 				b.violated(13, "job %d of %s was granted before it was moved: more than a step of others are due before it",
 					g.Serial, q.Name)
@@ -101,23 +104,22 @@ func (b *Shard) reserveFrom(q *Queue, h *handout) {
 	}
 }
 
-func (b *Shard) outOfOrder(q *Queue, g *fsm.Grant) string {
-	first := q.ready.first()
-	if first == nil || first.serial == g.Serial {
-		return "out of turn"
+// outOfOrder says before which job another one was granted.
+func outOfOrder(first *Job, g *fsm.Grant) string {
+	if first == nil || first.Serial == g.Serial {
+		return "and may not be yet"
 	}
-	return fmt.Sprintf("before job %d (priority %d, due %d)", first.serial, first.priority, first.at)
+	return fmt.Sprintf("before job %d (priority %d, due %d)", first.Serial, first.Priority(), first.Due)
 }
 
 // next returns the job that leaves a queue next, nil if there is none, or if it would be too large;
 // then the handout is full.
 func (b *Shard) next(q *Queue, h *handout) *Job {
 	for {
-		t := q.ready.first()
-		if t == nil {
+		a := b.first(q)
+		if a == nil {
 			return nil
 		}
-		a := t.account
 		if b.overTTL(a) {
 			if h.expirable == 0 {
 				return nil
@@ -145,6 +147,7 @@ func (b *Shard) grant(g *fsm.Grant, c *fsm.Reserve) {
 		return
 	}
 	b.judgeGrant(a, g)
+	b.judgeKey(a, g)
 	if g.Queue != a.Queue.Name || g.Partition != a.Queue.Partition {
 		b.violated(37, "job %d of %s (partition %d) was granted as one of %s (partition %d)", g.Serial, a.Queue.Name,
 			a.Queue.Partition, g.Queue, g.Partition)
@@ -161,6 +164,7 @@ func (b *Shard) grant(g *fsm.Grant, c *fsm.Reserve) {
 		b.violated(24, "job %d was granted as due at %d, is due at %d", g.Serial, g.Due, a.Due)
 	}
 	a.lift()
+	b.granted(a)
 	a.Queue.counters.Granted++
 	a.fence, a.Until, a.length, a.attempt, a.why = g.Fence, g.Until, ttr, g.Attempt, unended
 	b.set(a, fsm.Reserved, a.Due)

@@ -112,11 +112,17 @@ func retryDelayOf(a *Job) (least, most time.Duration) {
 
 func (b *Shard) overTTL(a *Job) bool { return a.TTL != 0 && a.TTL <= b.clock }
 
-// die puts a lifted job among the dead letters.
+// die puts a lifted job among the dead letters, unless another follows it.
 func (b *Shard) die(a *Job) {
 	b.look(22)
 	a.Queue.counters.Died++
+	if a.next != nil {
+		a.Queue.counters.Purged++
+		b.endJob(a, fsm.Cancelled)
+		return
+	}
 	b.set(a, fsm.Dead, a.Due)
+	b.pauseOnDead(a)
 }
 
 // expireJob ends a lifted job whose ttl has passed, or makes it dead.

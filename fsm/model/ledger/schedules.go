@@ -1,0 +1,393 @@
+package ledger
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/machine"
+)
+
+// The rules of schedules.
+const (
+	firedOnce Rule = 46
+	firedAll  Rule = 47
+)
+
+// schedule is what the ledger says of a schedule. See fsm/schedules/DESIGN.md.
+type schedule struct {
+	name            string
+	serial, version uint64
+	spec            fsm.ScheduleSpec
+	policy          fsm.SchedulePolicy
+	job             fsm.Put
+	next, last      fsm.Time
+	replan, paused  bool
+	fired           uint64
+	// jobs are its last jobs that had not ended at its last firing.
+	jobs []*Job
+}
+
+// onSchedule takes a command about schedules.
+func (b *Shard) onSchedule(c fsm.Command, r *fsm.Result) {
+	switch c := c.(type) {
+	case *fsm.PutSchedule:
+		b.putSchedule(c, r)
+	case *fsm.DeleteSchedule:
+		b.deleteSchedule(c, r)
+	case *fsm.PauseSchedules:
+		b.pauseSchedules(c, r)
+	case *fsm.Fire:
+		b.fire(c, r)
+	case *fsm.RunSchedule:
+		b.runSchedule(c, r)
+	}
+}
+
+// scheduleOf finds the schedule of a command, in a queue that is then settled; nil if it is not there, or
+// the answer is not what it must be.
+func (b *Shard) scheduleOf(queue, name string, code fsm.Code) (*Queue, *schedule) {
+	q := b.queues[queue]
+	if q == nil {
+		b.expect(firedOnce, code, fsm.QueueNotFound)
+		return nil, nil
+	}
+	b.settleQueue(q)
+	s := q.schedules[name]
+	if s == nil {
+		b.expect(firedOnce, code, fsm.ScheduleNotFound)
+	}
+	return q, s
+}
+
+// putSchedule records that a schedule was created, or got another content.
+func (b *Shard) putSchedule(c *fsm.PutSchedule, r *fsm.Result) {
+	b.look(firedOnce)
+	known := b.queues[c.Queue]
+	switch {
+	case r.Code == fsm.Quota:
+		return
+	case c.IfVersion != 0 && known == nil:
+		b.expect(firedOnce, r.Code, fsm.VersionChanged)
+		return
+	case c.Job.Key != "" && c.Partitions > 1:
+		b.expect(37, r.Code, fsm.KeyRefused)
+		return
+	}
+	q, code := b.home(c.Queue, c.Partition, c.Partitions)
+	if code != fsm.OK {
+		b.expect(30, r.Code, code)
+		return
+	}
+	b.now.Effect = known == nil
+	s := q.schedules[c.Name]
+	if c.IfVersion != 0 && (s == nil || s.version != c.IfVersion) {
+		b.expect(firedOnce, r.Code, fsm.VersionChanged)
+		return
+	}
+	if !b.expect(firedOnce, r.Code, fsm.OK) {
+		return
+	}
+	same := s != nil && sameDefinition(s, c)
+	if r.Created != (s == nil) || r.Replaced != (s != nil && !same) {
+		b.violated(firedOnce, "schedule %s of %s was put and answered %+v; it was there: %v, with this content: %v", c.Name,
+			c.Queue, *r, s != nil, same)
+	}
+	if !same {
+		s = b.changeSchedule(q, s, c)
+	}
+	if r.Serial != s.serial || r.Version != s.version || r.Due != s.next {
+		b.violated(firedOnce, "schedule %s of %s was put and answered %+v; it has serial %d, version %d and next %d", c.Name,
+			c.Queue, *r, s.serial, s.version, s.next)
+	}
+}
+
+// changeSchedule creates a schedule, or gives it another content.
+func (b *Shard) changeSchedule(q *Queue, s *schedule, c *fsm.PutSchedule) *schedule {
+	b.effect(nil)
+	if s == nil {
+		s = &schedule{name: c.Name, serial: b.take()}
+		q.schedules[c.Name] = s
+	}
+	if s.next != 0 && s.next <= b.clock && !s.replan { // it was to fire by now, and is missed
+		s.last = max(s.last, s.next)
+	}
+	s.version++
+	s.spec, s.policy, s.job = c.Spec, c.Policy, c.Job
+	s.next, s.replan = c.Next, c.Next != 0 && c.Next <= s.last
+	if s.replan {
+		s.next = max(s.last, 1)
+	}
+	s.endIfDone()
+	return s
+}
+
+// endIfDone ends a schedule that has fired as often as it may.
+func (s *schedule) endIfDone() {
+	if s.policy.MaxFires != 0 && s.fired >= s.policy.MaxFires {
+		s.next, s.replan = 0, false
+	}
+}
+
+// sameDefinition reports whether a schedule has the content that is put.
+func sameDefinition(s *schedule, c *fsm.PutSchedule) bool {
+	x, y := &s.spec, &c.Spec
+	return x.Cron == y.Cron && x.Every == y.Every && x.Phase == y.Phase && x.TimeZone == y.TimeZone && x.DST == y.DST &&
+		x.Start == y.Start && x.End == y.End && x.Jitter == y.Jitter && slices.Equal(x.Exclude, y.Exclude) &&
+		s.policy == c.Policy && s.job.Key == c.Job.Key && SameContent(&s.job, &c.Job)
+}
+
+// deleteSchedule records that a schedule went.
+func (b *Shard) deleteSchedule(c *fsm.DeleteSchedule, r *fsm.Result) {
+	q, s := b.scheduleOf(c.Queue, c.Name, r.Code)
+	if s == nil {
+		return
+	}
+	if c.IfVersion != 0 && c.IfVersion != s.version {
+		b.expect(firedOnce, r.Code, fsm.VersionChanged)
+		return
+	}
+	if !b.expect(firedOnce, r.Code, fsm.OK) {
+		return
+	}
+	b.effect(nil)
+	delete(q.schedules, c.Name)
+	n := uint64(0)
+	for _, a := range s.jobs {
+		if c.CancelWaiting && (a.State == fsm.Delayed || a.State == fsm.Ready) {
+			q.counters.Cancelled++
+			a.lift()
+			a.why = cancelled
+			b.endJob(a, fsm.Cancelled)
+			n++
+		}
+	}
+	if r.Count != n {
+		b.violated(23, "%d jobs of schedule %s of %s were cancelled, should be %d", r.Count, c.Name, c.Queue, n)
+	}
+}
+
+// pauseSchedules records that schedules were paused or resumed.
+func (b *Shard) pauseSchedules(c *fsm.PauseSchedules, r *fsm.Result) {
+	q := b.present(firedOnce, c.Queue, r.Code)
+	if q == nil {
+		return
+	}
+	n := uint64(0)
+	for _, name := range c.Names {
+		if s := q.schedules[name]; s != nil && s.paused == c.Resume {
+			s.paused = !c.Resume
+			n++
+		}
+	}
+	if n > 0 {
+		b.effect(nil)
+	}
+	if r.Count != n {
+		b.violated(firedOnce, "%d schedules of %s were paused or resumed, should be %d", r.Count, c.Queue, n)
+	}
+}
+
+// pauseOnDead pauses the schedule of a job that has become dead, if it is to.
+func (b *Shard) pauseOnDead(a *Job) {
+	rest, ok := strings.CutPrefix(a.ID, "cron:")
+	at := strings.LastIndexByte(rest, '@')
+	if !ok || at < 0 {
+		return
+	}
+	if s := a.Queue.schedules[rest[:at]]; s != nil && s.policy.PauseOnDead {
+		s.paused = true
+	}
+}
+
+// fire records that a schedule dealt with nominal times.
+func (b *Shard) fire(c *fsm.Fire, r *fsm.Result) {
+	q, s := b.scheduleOf(c.Queue, c.Name, r.Code)
+	if s == nil {
+		return
+	}
+	b.look(firedOnce)
+	if why := b.outOfPlan(s, c); why != "" {
+		if b.count("firings that came too late", 1); r.Code != fsm.VersionChanged {
+			b.violated(firedOnce, "schedule %s of %s fired with code %d for %+v, %s", c.Name, c.Queue, r.Code, *c, why)
+		}
+		return
+	}
+	if r.Code == fsm.QueueFull {
+		return
+	}
+	if !b.expect(firedOnce, r.Code, fsm.OK) {
+		return
+	}
+	b.effect(nil)
+	b.judgeTimes(s, c)
+	s.jobs = slices.DeleteFunc(s.jobs, func(a *Job) bool { return !a.State.Held() || a.State == fsm.Dead })
+	b.putFired(q, s, c, r)
+	s.last = max(s.last, c.LastMissed, c.Put)
+	s.next, s.replan = c.Next, false
+	if c.Put != 0 {
+		s.endIfDone()
+	}
+	b.count("nominal times missed", int64(c.Missed)) //nolint:gosec // few
+}
+
+// outOfPlan says why a firing does not go on from the schedule as it is, empty if it does.
+func (b *Shard) outOfPlan(s *schedule, c *fsm.Fire) string {
+	latest := s.last
+	follows := func(t fsm.Time) bool {
+		ok := t == 0 || t > latest
+		latest = max(latest, t)
+		return ok
+	}
+	switch {
+	case s.paused:
+		return "and is paused"
+	case s.next == 0 || c.Serial != s.serial || c.Nominal != s.next:
+		return "and is to fire otherwise"
+	case c.Nominal > b.clock || c.Put > b.clock || c.LastMissed > b.clock:
+		return "which has not come"
+	case (c.Missed == 0) != (c.LastMissed == 0) || c.LastMissed != 0 && c.LastMissed < c.Nominal ||
+		c.Put != 0 && c.Put < c.Nominal || !follows(c.LastMissed) || !follows(c.Put) || !follows(c.Next):
+		return "and its times are out of order"
+	}
+	return ""
+}
+
+// judgeTimes holds the times of a firing against the calendar: each nominal time is put or counted as
+// missed, and the next one is not passed over.
+func (b *Shard) judgeTimes(s *schedule, c *fsm.Fire) {
+	if b.cfg.Nominal == nil || s.replan {
+		return
+	}
+	b.look(firedAll)
+	missed, at := uint64(0), c.Nominal
+	for at != 0 && at <= c.LastMissed {
+		missed, at = missed+1, b.cfg.Nominal(&s.spec, at)
+	}
+	if missed != c.Missed {
+		b.violated(firedAll, "schedule %s: %d nominal times from %d to %d are missed, %d were counted", s.name, missed,
+			c.Nominal, c.LastMissed, c.Missed)
+	}
+	if c.Put != 0 {
+		if at != c.Put {
+			b.violated(firedAll, "schedule %s put the job of %d, the nominal time after %d is %d", s.name, c.Put, c.LastMissed,
+				at)
+		}
+		at = b.cfg.Nominal(&s.spec, c.Put)
+	}
+	if at != c.Next {
+		b.violated(firedAll, "schedule %s fires at %d next, its nominal time after %d is %d", s.name, c.Next,
+			max(c.Put, c.LastMissed), at)
+	}
+	window := s.policy.Window
+	if window == 0 {
+		window = fsm.DefaultScheduleWindow
+	}
+	if c.Missed > 0 && s.policy.CatchUp == fsm.CatchUpAll && c.LastMissed.Add(window) > b.clock {
+		b.violated(firedAll, "schedule %s: %d nominal times up to %d are missed, and are to be caught up with", s.name,
+			c.Missed, c.LastMissed)
+	}
+}
+
+// putFired records the job of a firing, or why there is none.
+func (b *Shard) putFired(q *Queue, s *schedule, c *fsm.Fire, r *fsm.Result) {
+	if c.Put == 0 {
+		return
+	}
+	skip := slices.ContainsFunc(s.jobs, func(a *Job) bool {
+		return s.policy.Overlap == fsm.OverlapSkip || s.policy.Overlap == fsm.OverlapOneWaiting && a.State != fsm.Reserved
+	})
+	p := firing(s, c.Put)
+	taken := b.takesNot(q, p)
+	b.look(firedAll)
+	if r.Created != (!skip && !taken) {
+		b.violated(firedAll, "schedule %s fired at %d, a job was put: %v; one of its jobs has not ended: %v, its id is "+
+			"taken: %v", s.name, c.Put, r.Created, skip, taken)
+	}
+	if !r.Created {
+		return
+	}
+	b.made(r.Serial)
+	b.begin(q, s, p, r.Serial, c.Due.Ceil())
+	s.fired++
+	b.count("jobs of schedules", 1)
+}
+
+// firing is the put of a job of a schedule.
+func firing(s *schedule, nominal fsm.Time) *fsm.Put {
+	p := s.job
+	p.ID = fsm.ScheduleJobID(s.name, nominal)
+	p.Headers = slices.DeleteFunc(slices.Clone(p.Headers), func(h fsm.Header) bool {
+		return h.Name == fsm.HeaderNominal || h.Name == fsm.HeaderSchedule
+	})
+	p.Headers = append(p.Headers, fsm.Header{Name: fsm.HeaderNominal, Value: fsm.FormatTime(nominal)},
+		fsm.Header{Name: fsm.HeaderSchedule, Value: s.name})
+	slices.SortFunc(p.Headers, func(x, y fsm.Header) int { return strings.Compare(x.Name, y.Name) })
+	return &p
+}
+
+// takesNot reports whether a queue takes no job of a firing.
+func (b *Shard) takesNot(q *Queue, p *fsm.Put) bool {
+	a := q.find(p.ID, q.ofPut(p))
+	return a != nil && (a.State.Held() || !b.forgotten(a)) || p.Key != "" && q.Settings.Keys.Refused
+}
+
+// begin adds the job of a firing.
+func (b *Shard) begin(q *Queue, s *schedule, p *fsm.Put, serial uint64, due fsm.Time) {
+	a := &Job{Queue: q, Put: p, ID: p.ID, Index: b.entry.Index, Serial: serial, Created: b.clock, Due: due, FirstDue: due,
+		left: b.clock, bytes: bytesOf(p), PutAt: b.entry.At, TTL: b.ttlOf(p)}
+	q.counters.Put++
+	q.counts.Bytes += a.bytes
+	q.name(a)
+	b.keep(a)
+	b.set(a, b.stateAt(due), due)
+	s.jobs = append(s.jobs, a)
+	s.jobs = s.jobs[max(0, len(s.jobs)-fsm.ScheduleJobsKept):]
+}
+
+// runSchedule records that jobs were put for given nominal times.
+func (b *Shard) runSchedule(c *fsm.RunSchedule, r *fsm.Result) {
+	q, s := b.scheduleOf(c.Queue, c.Name, r.Code)
+	if s == nil {
+		return
+	}
+	n := uint64(0)
+	for _, nominal := range c.Times[:min(len(c.Times), fsm.RunMax)] {
+		p := firing(s, nominal)
+		if b.takesNot(q, p) {
+			continue
+		}
+		if n == r.Count && (r.More || r.Code == fsm.QueueFull) {
+			break
+		}
+		s.jobs = slices.DeleteFunc(s.jobs, func(a *Job) bool { return !a.State.Held() || a.State == fsm.Dead })
+		b.begin(q, s, p, b.take(), b.clock.Ceil())
+		n++
+		s.endIfDone()
+	}
+	if n > 0 {
+		b.effect(nil)
+	}
+	b.look(firedOnce)
+	if r.Count != n {
+		b.violated(firedOnce, "%d jobs of schedule %s of %s were put, should be %d", r.Count, c.Name, c.Queue, n)
+	}
+}
+
+// adoptSchedules takes the schedules of a queue over.
+func (b *Shard) adoptSchedules(m *machine.Machine, q *Queue) {
+	clear(q.schedules)
+	page := m.Answer(&fsm.SchedulesQuery{Queue: q.Name, Max: 1 << 30}, b.clock)
+	for i := range page.Schedules {
+		reading := m.Answer(&fsm.ScheduleQuery{Queue: q.Name, Name: page.Schedules[i].Name}, b.clock)
+		v := &reading.Schedules[0]
+		s := &schedule{name: v.Name, serial: v.Serial, version: v.Version, spec: v.Spec, policy: v.Policy, job: v.Job,
+			next: v.Next, last: v.Last, replan: v.Replan, paused: v.Paused, fired: v.Counts.Fired}
+		for _, serial := range v.Jobs {
+			if a := b.jobs[serial]; a != nil {
+				s.jobs = append(s.jobs, a)
+			}
+		}
+		q.schedules[v.Name] = s
+	}
+}
