@@ -644,7 +644,7 @@ var importTable = []importRow{
 			"client/internal/failure", "client/internal/lease", "client/internal/placement", "client/internal/requestid",
 			"client/internal/routes", "client/internal/servers", "client/internal/session", "client/internal/tracing",
 			"client/internal/transport", "client/internal/values", "client/internal/wire", "client/internal/consume",
-			"rpc/belfry/...", "rpc/portcheck", "stream"},
+			"client/schedule", "rpc/belfry/...", "rpc/portcheck", "stream"},
 		testMay: []string{"access/tokens", "client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
@@ -658,6 +658,13 @@ var importTable = []importRow{
 		may:      []string{"client/internal/calls", "client/internal/failure", "client/internal/values", "rpc/belfry/..."},
 		external: []string{"google.golang.org/protobuf"},
 		reason:   "it has types and messages: a service, which the client hands in, has the connections",
+	},
+	{
+		dir:      "client/schedule",
+		may:      []string{"client/internal/calls", "client/internal/failure", "client/internal/values", "rpc/belfry/..."},
+		testMay:  []string{"client", "client/belfrytest"},
+		external: []string{"google.golang.org/protobuf"},
+		reason:   "it has types and messages, as client/admin, and the client hands in the service",
 	},
 	{
 		dir: "client/internal/batchcodec",

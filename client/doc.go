@@ -17,7 +17,8 @@
 // A [Queue] does the same with Go values instead of bytes.
 //
 // [Client.Admin] configures and inspects queues and the cluster, and acts on many jobs at once. Its
-// types are in the package admin below this one.
+// types are in the package admin below this one. [Client.Schedules] has the calls that put jobs again and
+// again, in the package schedule.
 //
 // # Outcomes
 //

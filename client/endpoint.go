@@ -14,8 +14,9 @@ import (
 
 // An endpoint is one server address.
 type endpoint struct {
-	queue belfryv1connect.QueueServiceClient
-	admin belfryv1connect.AdminServiceClient
+	queue     belfryv1connect.QueueServiceClient
+	admin     belfryv1connect.AdminServiceClient
+	schedules belfryv1connect.ScheduleServiceClient
 	// The calls of the hot path, with answers that decode themselves.
 	sessions *session.Server
 	putBatch *connect.Client[session.RawRequest, putBatchAnswer]
@@ -33,12 +34,13 @@ type endpoints struct {
 func newEndpoint(u string, h connect.HTTPClient, s *session.Server) *endpoint {
 	plain := transport.Uncompressed()
 	return &endpoint{
-		queue:    belfryv1connect.NewQueueServiceClient(h, u, plain),
-		admin:    belfryv1connect.NewAdminServiceClient(h, u, plain),
-		sessions: s,
-		putBatch: newCall[putBatchAnswer](h, u, belfryv1connect.QueueServicePutBatchProcedure),
-		ackBatch: newCall[ackBatchAnswer](h, u, belfryv1connect.QueueServiceAckBatchProcedure),
-		reserve:  newCall[reserveAnswer](h, u, belfryv1connect.QueueServiceReserveProcedure),
+		queue:     belfryv1connect.NewQueueServiceClient(h, u, plain),
+		admin:     belfryv1connect.NewAdminServiceClient(h, u, plain),
+		schedules: belfryv1connect.NewScheduleServiceClient(h, u, plain),
+		sessions:  s,
+		putBatch:  newCall[putBatchAnswer](h, u, belfryv1connect.QueueServicePutBatchProcedure),
+		ackBatch:  newCall[ackBatchAnswer](h, u, belfryv1connect.QueueServiceAckBatchProcedure),
+		reserve:   newCall[reserveAnswer](h, u, belfryv1connect.QueueServiceReserveProcedure),
 	}
 }
 

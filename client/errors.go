@@ -27,8 +27,8 @@ const (
 	ErrJobNotFound Reason = "JOB_NOT_FOUND"
 	// ErrJobReserved says that the job is held under a lease, and the call does not touch held jobs.
 	ErrJobReserved Reason = "JOB_RESERVED"
-	// ErrVersionChanged says that no job of the id is held in the version that [IfVersion] named.
-	// [Error.Version] is the one that it has.
+	// ErrVersionChanged says that no job of the id is held in the version that [IfVersion] named, or
+	// that a schedule has another one. [Error.Version] is the one that it has.
 	ErrVersionChanged Reason = "VERSION_CHANGED"
 	// ErrQueueFull says that the queue holds as many jobs or bytes as its settings allow.
 	ErrQueueFull Reason = "QUEUE_FULL"
@@ -71,7 +71,8 @@ type Error struct {
 	RetryAfter time.Duration
 	// RequestID is the id that the call was sent with. It is safe to repeat the same call with it.
 	RequestID string
-	// Version is the version of the job that is held, with [ErrVersionChanged]; 0 if none is.
+	// Version is the version of the job that is held, or of the schedule, with [ErrVersionChanged]; 0 if
+	// there is none.
 	Version uint64
 
 	cause error // nil, or what lies beneath

@@ -27,6 +27,7 @@ import (
 type Fake struct {
 	belfryv1connect.UnimplementedQueueServiceHandler
 	belfryv1connect.UnimplementedAdminServiceHandler
+	belfryv1connect.UnimplementedScheduleServiceHandler
 
 	mu sync.Mutex
 	// before and after, if not nil, are called around each call; an error from before refuses it
@@ -91,6 +92,7 @@ func (f *Fake) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(belfryv1connect.NewQueueServiceHandler(f))
 	mux.Handle(belfryv1connect.NewAdminServiceHandler(f))
+	mux.Handle(belfryv1connect.NewScheduleServiceHandler(f))
 	return mux
 }
 

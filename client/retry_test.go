@@ -369,7 +369,7 @@ func TestNamesAgree(t *testing.T) {
 	for public, judged := range map[Reason]failure.Reason{
 		ErrStaleLease: failure.StaleLease, ErrJobExists: failure.JobExists, ErrJobNotFound: failure.JobNotFound,
 		ErrJobReserved: failure.JobReserved, ErrVersionChanged: failure.VersionChanged, ErrTooFewVoters: failure.TooFewVoters,
-		ErrUnknownOutcome: failure.UnknownOutcome,
+		ErrUnknownOutcome: failure.UnknownOutcome, ErrScheduleNotFound: failure.ScheduleNotFound,
 	} {
 		if string(public) != string(judged) {
 			t.Errorf("%s is judged as %s", public, judged)

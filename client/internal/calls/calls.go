@@ -32,6 +32,8 @@ type Service[S any] struct {
 	Do func(ctx context.Context, kind Kind, attempt func(context.Context, S) error) *failure.Error
 	// NewID makes a request id.
 	NewID func() string
+	// Now returns the present on the servers' clock, as far as the client knows it.
+	Now func() time.Time
 	// Public returns the error that users see.
 	Public func(*failure.Error) error
 }

@@ -86,7 +86,8 @@ func Retryable(e *Error) bool {
 // moment, such as a full queue, and say nothing about an earlier attempt.
 func decides(reason Reason) bool {
 	switch reason {
-	case Invalid, TooLarge, JobExists, JobNotFound, JobReserved, VersionChanged, StaleLease, QueueExists, QueueNotFound:
+	case Invalid, TooLarge, JobExists, JobNotFound, JobReserved, VersionChanged, StaleLease, QueueExists, QueueNotFound,
+		ScheduleNotFound:
 		return true
 	default:
 		return false
