@@ -23,7 +23,8 @@ func (f *Fake) TriggerSchedule(ctx context.Context,
 }
 
 // TestSchedulesRepeat: a call about schedules whose answer is lost is sent again under the same request
-// id, as any other. Its time is that of the servers, and its error is an Error with the id.
+// id, as any other. Its time is that of the servers, and its error is an Error with the id. The servers
+// remember ids, so a repeat that finds no schedule settles the outcome.
 func TestSchedulesRepeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := NewFake()
@@ -45,7 +46,11 @@ func TestSchedulesRepeat(t *testing.T) {
 		if len(ids) != 3 || ids[0] == "" || ids[1] != ids[0] || ids[2] != ids[0] {
 			t.Errorf("ids of requests: %q", ids)
 		}
+		attempts := 0 // the answer to the first is lost
 		fake.failBefore(func(context.Context, string, proto.Message) error {
+			if attempts++; attempts == 1 {
+				return refusal(connect.CodeUnavailable, "UNKNOWN_OUTCOME", "UNKNOWN", 0)
+			}
 			return refusal(connect.CodeNotFound, "SCHEDULE_NOT_FOUND", "NOT_APPLIED", 0)
 		})
 		_, err = c.Schedules().Trigger(t.Context(), "q", "n", time.Time{})

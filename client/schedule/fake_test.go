@@ -23,6 +23,7 @@ type server struct {
 	refuse   func(proto.Message) error
 	requests []proto.Message
 	ids      int
+	looks    int // at the clock, which goes on by an hour each time
 }
 
 // client returns a Client of the server. It repeats calls as package client does.
@@ -41,7 +42,7 @@ func (s *server) client() Client {
 			}
 		},
 		NewID:  func() string { s.ids++; return fmt.Sprintf("r%d", s.ids) },
-		Now:    func() time.Time { return now },
+		Now:    func() time.Time { s.looks++; return now.Add(time.Duration(s.looks-1) * time.Hour) },
 		Public: func(err *failure.Error) error { return publicError{err} },
 	})
 }
