@@ -148,6 +148,8 @@ const (
 	BlockedByOrder KeyBlock = 4
 	// BlockedByRate: its bucket has no token.
 	BlockedByRate KeyBlock = 5
+	// KeyBlocks is the number of these values.
+	KeyBlocks = 6
 )
 
 // PausedKeysMax bounds the paused keys of a shard.

@@ -68,6 +68,14 @@ type Stats struct {
 	// other blobs.
 	AnswersBytes int64
 	BlobBytes    int64
+	// Schedules counts all schedules, SchedulesPaused those of them that are paused.
+	Schedules, SchedulesPaused int
+	// Keys counts the keys that have jobs or that the machine remembers, for a pause or a rate. The jobs
+	// without a key of a fair queue count as one.
+	Keys int
+	// KeysBlocked counts the keys with READY jobs of which none may be handed out, by the reason. A key
+	// that has got a token since the last Reserve of its queue still counts as BlockedByRate.
+	KeysBlocked [KeyBlocks]int
 }
 
 // Memory is what a machine takes of the heap, in bytes. Each change updates it, so that reading it

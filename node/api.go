@@ -162,10 +162,16 @@ type ShardStats struct {
 	ServerLateSeconds, WorkerLateSeconds histogram.Values
 	// Redelivered counts the grants that were not the first of their job.
 	Redelivered uint64
-	// Fired, Missed and Skipped count firings of schedules since this node leads. FiredLateSeconds runs
-	// from the nominal time of a firing to the put of its job, but for those that are caught up with.
-	Fired, Missed, Skipped uint64
-	FiredLateSeconds       histogram.Values
+	// Fired, Missed, Skipped and Backfilled count the firings of schedules that this node dealt with as
+	// leader. FiredLateSeconds runs from the due time of a firing's job to its put; it is 0 for a job that
+	// is put before it is due.
+	Fired, Missed, Skipped, Backfilled uint64
+	FiredLateSeconds                   histogram.Values
+	// NextFiring is when the next schedule fires, 0 if none does: in the past for a firing that the leader
+	// has not dealt with yet.
+	NextFiring fsm.Time
+	// Leading says that this node leads the shard.
+	Leading bool
 	// Queues are keyed by name. The map is empty if this node does not lead the shard.
 	Queues map[string]QueueStats
 	// Spaces is the use here of the quotas of namespaces, by name. The map is empty if this node

@@ -267,8 +267,12 @@ func (s *shard) applied(batch []*propose.Proposal, did *propose.Applied) {
 		own := results[:len(pr.Request.Commands)]
 		results = results[len(own):]
 		for i, c := range pr.Request.Commands {
-			if c.Kind() == fsm.KindReserve {
+			switch c.Kind() {
+			case fsm.KindReserve:
 				s.stats.Granted(pr.Came, &own[i], did.Clock)
+			case fsm.KindRunSchedule:
+				s.stats.Ran(&own[i])
+			default: // it is counted elsewhere, or not
 			}
 		}
 		s.admission.NoteResults(pr.Request.Commands, own)
@@ -423,17 +427,17 @@ func (s *shard) statistics() ShardStats {
 		ProposeSeconds: p.ProposeSeconds, CommitSeconds: p.CommitSeconds, ApplySeconds: c.Apply.Value(),
 		ServerLateSeconds: c.ServerLate.Value(), WorkerLateSeconds: c.WorkerLate.Value(), Redelivered: c.Redelivered.Load(),
 		Fired: c.Fires.Fired.Load(), Missed: c.Fires.Missed.Load(), Skipped: c.Fires.Skipped.Load(),
-		FiredLateSeconds: c.FiredLate.Value(),
-		InFlight:         p.InFlight, QueuedRequests: p.QueuedRequests, QueuedBytes: p.QueuedBytes, Waiters: s.calls.Parked(),
+		Backfilled: c.Fires.Backfilled.Load(), FiredLateSeconds: c.FiredLate.Value(),
+		InFlight: p.InFlight, QueuedRequests: p.QueuedRequests, QueuedBytes: p.QueuedBytes, Waiters: s.calls.Parked(),
 		LeaderChanges: s.LeaderChanges(), Snapshot: s.Group.SnapshotStats(), Storage: s.Group.StorageStats(),
 	}
 	st.LogSyncSeconds = histogramOf(&st.Storage.Log.Append)
 	st.QuotaRefusals = c.QuotaRefusals.Value()
-	if s.Serves() {
+	if st.Leading = s.Serves(); st.Leading {
 		st.Queues, st.Followers, st.Spaces = c.Queues.Value(), s.Followers(), s.admission.Quotas.Usage()
 		s.calls.ParkedByQueue(func(queue string, calls int) { measure.AddWaiting(st.Queues, queue, calls) })
 	}
-	w := s.view(func(m *machine.Machine, _ fsm.Time) { st.Machine = m.Stats() })
+	w := s.view(func(m *machine.Machine, _ fsm.Time) { st.Machine, st.NextFiring = m.Stats(), m.NextFiring() })
 	st.AppliedIndex = w.Index
 	return st
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/rpc/backend"
@@ -187,11 +188,15 @@ type statsNode struct {
 	clocks    []clock.PeerOffset
 	followers []node.FollowerStats
 	snapshot  node.SnapshotStats // of shard 0
+	change    func(*node.ShardStats)
 }
 
 func (n *statsNode) Stats() node.Stats {
 	out := n.Node.Stats()
 	out.Clocks, out.Shards[0].Followers, out.Shards[0].Snapshot = n.clocks, n.followers, n.snapshot
+	if n.change != nil {
+		n.change(&out.Shards[0])
+	}
 	return out
 }
 
@@ -255,6 +260,47 @@ func TestMetricsOfSnapshots(t *testing.T) {
 		if diff := cmp.Diff(tt.want, got.String()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
+	}
+}
+
+// TestMetricsOfSchedulesAndKeys: each node says what it dealt with, only the leader what there is.
+func TestMetricsOfSchedulesAndKeys(t *testing.T) {
+	n := &statsNode{Node: backendtest.NewNode(1), change: func(s *node.ShardStats) {
+		s.Leading, s.NextFiring = true, fsm.Time(1500*time.Millisecond)
+		s.Fired, s.Missed, s.Skipped, s.Backfilled = 1, 2, 3, 4
+		s.FiredLateSeconds = node.Histogram{Bounds: []float64{1}, Counts: []uint64{1, 1}, Sum: 4, Count: 2}
+		s.Machine.Schedules, s.Machine.SchedulesPaused, s.Machine.Keys = 5, 6, 20
+		s.Machine.KeysBlocked = [fsm.KeyBlocks]int{
+			fsm.BlockedByPause: 7, fsm.BlockedByDead: 8, fsm.BlockedByLimit: 9, fsm.BlockedByOrder: 10, fsm.BlockedByRate: 11,
+		}
+	}}
+	of := `belfry_schedule_firings_total{result="backfilled",shard="0"} 4
+belfry_schedule_firings_total{result="fired",shard="0"} 1
+belfry_schedule_firings_total{result="missed",shard="0"} 2
+belfry_schedule_firings_total{result="skipped",shard="0"} 3
+belfry_schedule_lateness_seconds_bucket{shard="0",le="1"} 1
+belfry_schedule_lateness_seconds_bucket{shard="0",le="+Inf"} 2
+belfry_schedule_lateness_seconds_sum{shard="0"} 4
+belfry_schedule_lateness_seconds_count{shard="0"} 2
+`
+	page := scrape(t, n, 1)
+	expectMetrics(t, page, `belfry_keys{shard="0"} 20
+belfry_keys_blocked{reason="dead",shard="0"} 8
+belfry_keys_blocked{reason="limit",shard="0"} 9
+belfry_keys_blocked{reason="order",shard="0"} 10
+belfry_keys_blocked{reason="pause",shard="0"} 7
+belfry_keys_blocked{reason="rate",shard="0"} 11
+`+of+`belfry_schedule_next_timestamp_seconds{shard="0"} 1.5
+belfry_schedules{shard="0"} 5
+belfry_schedules_paused{shard="0"} 6
+`)
+	change := n.change
+	n.change = func(s *node.ShardStats) { change(s); s.Leading = false }
+	page = scrape(t, n, 1)
+	expectMetrics(t, page, of)
+	if strings.Contains(page, "belfry_keys") || strings.Contains(page, "belfry_schedules") ||
+		strings.Contains(page, "belfry_schedule_next") {
+		t.Error("a follower says what there is")
 	}
 }
 

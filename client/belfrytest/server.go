@@ -17,8 +17,6 @@ import (
 	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/cron"
 	"github.com/belfrydb/belfry/cron/calendar"
-	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/fsm/schedules"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc"
 	"github.com/belfrydb/belfry/rpc/backend/adapter"
@@ -96,7 +94,7 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Server, err error
 		return nil, fmt.Errorf("reading the time-zone data of this program: %w", err)
 	}
 	calendars := calendar.New(zones)
-	cfg.Calendar = func(v *fsm.Schedule) (schedules.Calendar, error) { return calendars.Of(v.Name, &v.Spec) }
+	cfg.Calendar = calendars.OfSchedule
 	// A storage failure does not end the test's process: Close returns it.
 	cfg.Fatal = func(err error) { s.failed <- err }
 	s.node, err = node.Open(ctx, cfg)

@@ -171,7 +171,8 @@ func dashboardExprs(t *testing.T) map[string][]string {
 			exprs[p.Title] = append(exprs[p.Title], target.Expr)
 		}
 	}
-	if want := []string{"Overview", "Queues", "Lateness", "Workers", "Raft", "Host"}; !slices.Equal(rows, want) {
+	want := []string{"Overview", "Queues", "Lateness", "Workers", "Schedules and keys", "Raft", "Host"}
+	if !slices.Equal(rows, want) {
 		t.Errorf("the rows are %q, want %q", rows, want)
 	}
 	return exprs
@@ -201,6 +202,7 @@ func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
 		call(t, three.Servers[0], "v1/put", `{"queue":"orders","text":"x"}`)
 		call(t, three.Servers[0], "v1/put", `{"queue":"orders","text":"x","delay":"1h"}`)
 		call(t, three.Servers[0], "v1/create-queue", `{"queue":"rests","settings":{"paused":true}}`)
+		call(t, three.Servers[0], "v1/put-schedule", `{"queue":"orders","name":"s","spec":{"every":"86400s"}}`)
 		call(t, three.Servers[0], "v1/set-namespace", `{"name":"shop","maxJobs":10}`)
 		if code := run(t.Context(), sys,
 			[]string{"backup", filepath.Join(t.TempDir(), "b"), "--server", three.Servers[0].URL()}); code != 0 {
@@ -209,7 +211,7 @@ func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
 		awaited := []string{
 			"belfry_clock_offset_seconds", "belfry_delivery_lateness_seconds_bucket", "belfry_job_attempts_bucket",
 			"belfry_job_e2e_seconds_bucket",
-			"belfry_namespace_used", "belfry_queue_paused",
+			"belfry_namespace_used", "belfry_queue_paused", "belfry_schedule_next_timestamp_seconds",
 		}
 		await(t, "what comes with time and with jobs", func() bool {
 			deliver() // each time: a leader that takes over has measured none

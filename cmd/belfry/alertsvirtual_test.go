@@ -66,10 +66,16 @@ func (noCluster) AnswerAudit(func(query []byte) ([]byte, error)) {}
 
 func newVirtual(t *testing.T, options nodetest.Options) *virtual {
 	t.Helper()
+	zones, err := cron.BuiltInZones()
+	if err != nil {
+		t.Fatal(err)
+	}
+	calendars := calendar.New(zones)
 	v := &virtual{t: t, pages: map[*nodetest.Member]http.Handler{}, disks: map[string]*diskfault.Disk{}}
 	configure := options.Configure
 	options.Dir = "/data"
 	options.Configure = func(cfg *node.Config) {
+		cfg.Calendar = calendars.OfSchedule
 		if configure != nil {
 			configure(cfg)
 		}
@@ -83,14 +89,10 @@ func newVirtual(t *testing.T, options nodetest.Options) *virtual {
 		v.disks[cfg.Name], cfg.FS = disk, disk
 	}
 	v.Cluster = nodetest.New(t, options)
-	zones, err := cron.BuiltInZones()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, m := range v.Members() {
 		server, err := rpc.NewServer(rpc.Config{
 			Node: measuredNode{node: m.Node}, Catalog: noQueues{}, Cluster: noCluster{}, Logger: slog.New(slog.DiscardHandler),
-			Registry: prometheus.NewRegistry(), Calendars: calendar.New(zones),
+			Registry: prometheus.NewRegistry(), Calendars: calendars,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -188,8 +190,40 @@ func machineTroubles() map[string]machineTrouble {
 			[]string{"BelfryReplicaQuarantined"}},
 		"a network that flips bits": {nodetest.Options{}, (*virtual).garble, []string{"BelfryPeerBytesChanged"}},
 		"a clock that is wrong":     {nodetest.Options{}, (*virtual).skewFollower, []string{"BelfryClockSkew"}},
-		"a time that is wrong":      {nodetest.Options{}, (*virtual).runAhead, []string{"BelfryClockAhead"}},
+		"schedules that catch up":   {alone, (*virtual).missFirings, []string{"BelfryScheduleMissed"}},
+		"a schedule of a queue that is full": {alone, (*virtual).fireIntoFullQueue,
+			[]string{"BelfryScheduleLate"}},
+		"a time that is wrong": {nodetest.Options{}, (*virtual).runAhead, []string{"BelfryClockAhead"}},
 	}
+}
+
+// schedule puts a schedule of the queue reports that was to fire half an hour ago for the first time.
+func (v *virtual) schedule() {
+	v.t.Helper()
+	for _, m := range v.Members() {
+		if err := m.Node.Speak(fsm.KeysFormat); err != nil {
+			v.t.Fatal(err)
+		}
+	}
+	first := time.Now().Truncate(time.Minute).Add(-30 * time.Minute)
+	v.must(&fsm.PutSchedule{
+		Queue: "reports", Partitions: 1, Name: "often", Spec: fsm.ScheduleSpec{Every: time.Minute},
+		Next: fsm.Time(first.UnixNano()),
+	})
+}
+
+// missFirings has a schedule put the last job of half an hour only.
+func (v *virtual) missFirings() {
+	v.schedule()
+	elapse(time.Second)
+}
+
+// fireIntoFullQueue has the firings of a schedule wait for room.
+func (v *virtual) fireIntoFullQueue() {
+	v.must(&fsm.Configure{Queue: "reports", Partitions: 1, Version: 1, Settings: fsm.Settings{MaxJobs: 1}},
+		&fsm.Put{Queue: "reports", Partitions: 1})
+	v.schedule()
+	elapse(time.Minute)
 }
 
 // must sends commands that nothing may refuse.

@@ -41,6 +41,11 @@ func (c *Calendars) Of(name string, spec *fsm.ScheduleSpec) (schedules.Calendar,
 	return &calendar{rule: rule, name: name, jitter: spec.Jitter, data: c.zones.Version()}, nil
 }
 
+// OfSchedule returns the calendar of a schedule that is stored. The error is cron.Compile's.
+func (c *Calendars) OfSchedule(v *fsm.Schedule) (schedules.Calendar, error) {
+	return c.Of(v.Name, &v.Spec)
+}
+
 // SpecOf returns a spec in the form of package cron.
 func SpecOf(spec *fsm.ScheduleSpec) *cron.Spec {
 	return &cron.Spec{

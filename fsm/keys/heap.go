@@ -1,6 +1,9 @@
 package keys
 
-import "github.com/belfrydb/belfry/fsm/store"
+import (
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/store"
+)
 
 // heap is a binary heap of groups. Each group knows its position in it, from 1, and the list that it
 // is in.
@@ -11,12 +14,41 @@ type heap struct {
 	less   func(a, b uint32) bool
 }
 
-// The values of KeyGroup.List.
+// The values of KeyGroup.List. The last ones have no list: they only say why a key is in none although
+// it has READY jobs, and are in the order of fsm.KeyBlock.
 const (
 	inNone uint8 = iota
 	inEligible
 	inWaiting
+	heldByPause
+	heldByDead
+	heldByLimit
+	heldByOrder
 )
+
+// blockOf returns what keeps back the keys of a list.
+func blockOf(list uint8) fsm.KeyBlock {
+	switch list {
+	case inNone, inEligible:
+		return fsm.NotBlocked
+	case inWaiting:
+		return fsm.BlockedByRate
+	default:
+		return fsm.BlockedByPause + fsm.KeyBlock(list-heldByPause)
+	}
+}
+
+// mark notes the list of a group, and counts it by what keeps it back.
+func mark(keys *store.Keys, group uint32, list uint8) {
+	g := keys.At(group)
+	if before := blockOf(g.List); before != fsm.NotBlocked {
+		keys.Blocked[before]--
+	}
+	g.List = list
+	if now := blockOf(list); now != fsm.NotBlocked {
+		keys.Blocked[now]++
+	}
+}
 
 // first returns the least group, 0 if there is none.
 func (h *heap) first() uint32 {
@@ -28,14 +60,15 @@ func (h *heap) first() uint32 {
 
 func (h *heap) push(group uint32) {
 	h.groups = append(h.groups, group)
-	h.keys.At(group).List = h.list
+	mark(h.keys, group, h.list)
 	h.up(len(h.groups) - 1)
 }
 
 func (h *heap) remove(group uint32) {
 	g := h.keys.At(group)
 	i, last := int(g.Position)-1, len(h.groups)-1
-	g.Position, g.List = 0, inNone
+	g.Position = 0
+	mark(h.keys, group, inNone)
 	moved := h.groups[last]
 	h.groups = h.groups[:last]
 	if i == last {

@@ -179,7 +179,8 @@ func (q *Queue) refresh(group uint32) {
 			q.enter(group)
 		case inWaiting:
 			q.waiting.push(group)
-		default: // it is in none
+		default:
+			mark(q.keys, group, list)
 		}
 	}
 	q.recount(group)
@@ -189,11 +190,16 @@ func (q *Queue) refresh(group uint32) {
 func (q *Queue) listOf(g *store.KeyGroup, group uint32) uint8 {
 	limit := q.settings.Limit()
 	switch {
-	case g.Head == 0 || q.shard.Store.Slot(g.Head).State() != fsm.Ready,
-		limit > 0 && g.Reserved >= limit,
-		q.settings.HoldOnDead && g.Dead > 0,
-		g.Memory != 0 && q.keys.Memory(g.Memory).Paused:
+	case g.Ready == 0:
 		return inNone
+	case g.Memory != 0 && q.keys.Memory(g.Memory).Paused:
+		return heldByPause
+	case q.settings.HoldOnDead && g.Dead > 0:
+		return heldByDead
+	case limit > 0 && g.Reserved >= limit:
+		return heldByLimit
+	case q.shard.Store.Slot(g.Head).State() != fsm.Ready:
+		return heldByOrder
 	case q.tokenAt(group) > q.shard.Scalars.Clock:
 		return inWaiting
 	default:
@@ -224,7 +230,8 @@ func (q *Queue) leave(group uint32) {
 		}
 	case inWaiting:
 		q.waiting.remove(group)
-	default: // it is in none
+	default:
+		mark(q.keys, group, inNone)
 	}
 }
 

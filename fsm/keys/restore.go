@@ -9,7 +9,7 @@ import (
 func (q *Queue) Load(group uint32) {
 	g := q.keys.At(group)
 	list := q.listOf(g, group)
-	if q.settings.Fair && list != inNone {
+	if q.settings.Fair && list == inEligible {
 		list = inWaiting // perhaps with a token that nobody asked for yet
 	}
 	if q.round(group) != 0 {
@@ -20,7 +20,8 @@ func (q *Queue) Load(group uint32) {
 		q.eligible.push(group)
 	case inWaiting:
 		q.waiting.push(group)
-	default: // it is in none
+	default:
+		mark(q.keys, group, list)
 	}
 	q.recount(group)
 }

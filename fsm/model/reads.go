@@ -269,16 +269,35 @@ func (m *Model) Available(name string, now fsm.Time) (n uint64, next fsm.Time) {
 	return n, next
 }
 
-// Stats returns the sizes of what is held and remembered; it knows no bytes of pages.
+// Stats returns the sizes of what is held and remembered; it knows no bytes of pages. KeysBlocked is as
+// of the clock.
 func (m *Model) Stats() fsm.Stats {
-	jobs := 0
-	for _, q := range m.queues {
-		jobs += len(q.jobs)
-	}
-	return fsm.Stats{
-		Queues: len(m.queues), Jobs: jobs, Tombstones: len(m.tombstones), Finished: len(m.finished), Answers: len(m.answers),
+	stats := fsm.Stats{
+		Queues: len(m.queues), Tombstones: len(m.tombstones), Finished: len(m.finished), Answers: len(m.answers),
 		AnswersBytes: m.answersBytes(),
 	}
+	for _, q := range m.queues {
+		stats.Jobs += len(q.jobs)
+		stats.Schedules += len(q.schedules)
+		for _, s := range q.schedules {
+			if s.Paused {
+				stats.SchedulesPaused++
+			}
+		}
+		keys := q.keysOf()[1:]
+		for _, k := range q.memories {
+			if !slices.Contains(keys, k.Key) {
+				keys = append(keys, k.Key)
+			}
+		}
+		stats.Keys += len(keys)
+		for _, k := range m.Keys(&fsm.KeysQuery{Queue: q.Name}, m.Clock) {
+			if k.Blocked != fsm.NotBlocked {
+				stats.KeysBlocked[k.Blocked]++
+			}
+		}
+	}
+	return stats
 }
 
 // Recall returns the grants that a remembered request answered with and whose leases are still held

@@ -16,7 +16,8 @@ type Schedules struct {
 	records pages[ScheduleRecord]
 	names   table // by queue and name
 	// Due are the schedules that fire, by (next, serial).
-	Due Order
+	Due    Order
+	paused int // schedules
 }
 
 // ScheduleRecord is what is read of a schedule often; the rest is encoded.
@@ -26,6 +27,7 @@ type ScheduleRecord struct {
 	blob   blobRef // a uvarint length and the encoded schedule
 	Queue  uint32
 	due    bool // it is in Due
+	paused bool // it counts in Schedules.paused
 }
 
 func newSchedules(s *Store) Schedules {
@@ -85,9 +87,7 @@ func (x *Schedules) Replace(index uint32, v *fsm.Schedule) {
 }
 
 func (x *Schedules) set(index uint32, v *fsm.Schedule) {
-	if x.records.at(index).due {
-		x.Due.Remove(index)
-	}
+	x.leave(index)
 	s := x.store
 	s.scratch = codec.SetLength(codec.AppendSchedule(append(s.scratch[:0], 0, 0), v), 0, 2)
 	r := x.records.edit(index)
@@ -95,14 +95,26 @@ func (x *Schedules) set(index uint32, v *fsm.Schedule) {
 	if r.due {
 		x.Due.Insert(index)
 	}
+	if r.paused = v.Paused; v.Paused {
+		x.paused++
+	}
+}
+
+// leave takes a schedule that is about to change out of the order and the count that it is in.
+func (x *Schedules) leave(index uint32) {
+	r := x.records.at(index)
+	if r.due {
+		x.Due.Remove(index)
+	}
+	if r.paused {
+		x.paused--
+	}
 }
 
 // Remove removes a schedule.
 func (x *Schedules) Remove(index uint32) {
 	r := *x.records.at(index)
-	if r.due {
-		x.Due.Remove(index)
-	}
+	x.leave(index)
 	x.names.remove(x.store.idHash(r.Queue, string(x.Name(index))), index)
 	x.store.blobs.release(r.blob)
 	x.records.release(index)

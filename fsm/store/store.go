@@ -345,5 +345,7 @@ func (s *Store) Stats() fsm.Stats {
 	return fsm.Stats{
 		Jobs: s.slots.count(), Tombstones: s.tombs.count(), Finished: s.Finished.Len(),
 		Answers: s.Answers.records.count(), AnswersBytes: s.Answers.bytes, BlobBytes: s.blobs.bytes,
+		Schedules: s.Schedules.Len(), SchedulesPaused: s.Schedules.paused, Keys: s.Keys.groups.count(),
+		KeysBlocked: s.Keys.Blocked,
 	}
 }

@@ -29,9 +29,9 @@ type Counters struct {
 	// ready to take the job.
 	WorkerLate, ServerLate *histogram.Histogram
 	// Fires counts the firings of schedules by what came of them.
-	Fires struct{ Fired, Missed, Skipped atomic.Uint64 }
-	// FiredLate is how long after its nominal time the job of a firing was put. Firings that are caught up
-	// with are not counted.
+	Fires struct{ Fired, Missed, Skipped, Backfilled atomic.Uint64 }
+	// FiredLate is how long after the due time of its job, which is the nominal time and the jitter, the
+	// job of a firing was put: 0 if it was put before.
 	FiredLate *histogram.Histogram
 	// Queues has the measurements of single queues.
 	Queues *Queues
@@ -70,8 +70,8 @@ func (c *Counters) Failed(err error, requests int) {
 	}
 }
 
-// Fired counts what came of a command of the scheduler. late is how long after its nominal time its job
-// was put.
+// Fired counts what came of a command of the scheduler. late is how long after its due time its job was
+// put.
 func (c *Counters) Fired(fire *fsm.Fire, result *fsm.Result, late time.Duration) {
 	if result.Code != fsm.OK {
 		return
@@ -80,11 +80,16 @@ func (c *Counters) Fired(fire *fsm.Fire, result *fsm.Result, late time.Duration)
 	switch {
 	case result.Created:
 		c.Fires.Fired.Add(1)
-		if fire.Missed == 0 {
-			c.FiredLate.Observe(late)
-		}
+		c.FiredLate.Observe(late)
 	case fire.Put != 0:
 		c.Fires.Skipped.Add(1)
+	}
+}
+
+// Ran counts the jobs that a RunSchedule put.
+func (c *Counters) Ran(result *fsm.Result) {
+	if !result.Replayed { // else they were counted at the first reply
+		c.Fires.Backfilled.Add(result.Count)
 	}
 }
 

@@ -48,7 +48,8 @@ type Config struct {
 	Calendar func(s *fsm.Schedule) (schedules.Calendar, error)
 	// Propose carries out a request.
 	Propose func(ctx context.Context, req *fsm.Request) ([]fsm.Result, error)
-	// Fired receives what became of a command: late is how long after its nominal time the job was put.
+	// Fired receives what became of a command: late is how long after its due time the job was put, 0 if
+	// that was not later.
 	Fired func(c *fsm.Fire, result *fsm.Result, late time.Duration)
 	// Note logs an error of something that goes on.
 	Note func(doing string, err error)
@@ -218,7 +219,7 @@ func (s *Scheduler) done(ctx context.Context, req *fsm.Request, results []fsm.Re
 		if results[i].Code == fsm.QueueFull {
 			s.hold(heldName{queue: fire.Queue}, now)
 		}
-		s.cfg.Fired(fire, &results[i], max(0, s.cfg.Now().Sub(fire.Put)))
+		s.cfg.Fired(fire, &results[i], max(0, s.cfg.Now().Sub(fire.Due)))
 	}
 }
 

@@ -44,6 +44,7 @@ type nodeCollector struct {
 	snapshotLogged, snapshotDue                                                              *prometheus.Desc
 	entryCommands, entryBytes, propose, commit, apply, logSync                               *prometheus.Desc
 	serverLate, workerLate                                                                   *prometheus.Desc
+	firings, firingLate, nextFiring, schedules, schedulesPaused, keys, keysBlocked           *prometheus.Desc
 }
 
 // desc describes one metric.
@@ -84,6 +85,7 @@ func NewNodeCollector(n Node, votersWanted func() int, version string) *nodeColl
 				"s until a majority has answered, so that a slow peer may be missing.", "peer"),
 	}
 	c.describeShards()
+	c.describeSchedules()
 	return c
 }
 
@@ -139,6 +141,26 @@ func (c *nodeCollector) describeShards() {
 	c.workerLate = desc("worker_lateness_seconds",
 		"The workers' part of lateness: from a job's due time to the moment at which a worker was there and the queue "+
 			"gave jobs out.", "shard")
+}
+
+// describeSchedules describes the metrics of the schedules and keys of single shards.
+func (c *nodeCollector) describeSchedules() {
+	c.firings = desc("schedule_firings_total",
+		"Firings of schedules that this node dealt with as leader. missed: passed over, because they were too late or "+
+			"the catch-up puts only the last one; skipped: for an earlier job or the same one; backfilled: triggered too.",
+		"shard", "result")
+	c.firingLate = desc("schedule_lateness_seconds",
+		"From the due time of a firing's job, which is the nominal time and the jitter, to its put; 0 if it is put before.",
+		"shard")
+	c.nextFiring = desc("schedule_next_timestamp_seconds",
+		"The nominal time of the next firing, which is in the past while a firing waits; missing if there is none; only "+
+			"the leader says.", "shard")
+	c.schedules = desc("schedules", "Schedules, also paused and ended ones; only the leader says.", "shard")
+	c.schedulesPaused = desc("schedules_paused", "Schedules that are paused; only the leader says.", "shard")
+	c.keys = desc("keys", "Keys that have jobs, or are remembered for a pause or a rate; only the leader says.", "shard")
+	c.keysBlocked = desc("keys_blocked",
+		"Keys with ready jobs of which none may be handed out, by the first reason of pause, dead, limit, order and rate "+
+			"that applies; rate: as of the last reserve from their queue; only the leader says.", "shard", "reason")
 }
 
 // buildInfo returns a metric with the version and the revision of the program, and its version of
@@ -297,6 +319,7 @@ func (c *nodeCollector) collectShard(ch chan<- prometheus.Metric, s *node.ShardS
 		gauge(c.snapshotTook, s.Snapshot.Duration.Seconds())
 	}
 	c.collectFollowers(ch, s)
+	c.collectSchedules(ch, s)
 	for _, h := range []struct {
 		desc   *prometheus.Desc
 		values *node.Histogram
@@ -304,9 +327,44 @@ func (c *nodeCollector) collectShard(ch chan<- prometheus.Metric, s *node.ShardS
 		{c.entryCommands, &s.EntryCommands}, {c.entryBytes, &s.EntryBytes}, {c.propose, &s.ProposeSeconds},
 		{c.commit, &s.CommitSeconds},
 		{c.apply, &s.ApplySeconds}, {c.logSync, &s.LogSyncSeconds}, {c.serverLate, &s.ServerLateSeconds},
-		{c.workerLate, &s.WorkerLateSeconds},
+		{c.workerLate, &s.WorkerLateSeconds}, {c.firingLate, &s.FiredLateSeconds},
 	} {
 		ch <- histogram(h.desc, h.values, shard)
+	}
+}
+
+// collectSchedules sends the metrics of the schedules and keys of a shard.
+func (c *nodeCollector) collectSchedules(ch chan<- prometheus.Metric, s *node.ShardStats) {
+	shard := shardLabel(s.Shard)
+	count := func(n uint64, result string) {
+		ch <- prometheus.MustNewConstMetric(c.firings, prometheus.CounterValue, float64(n), shard, result)
+	}
+	count(s.Fired, "fired")
+	count(s.Missed, "missed")
+	count(s.Skipped, "skipped")
+	count(s.Backfilled, "backfilled")
+	if !s.Leading { // all replicas know the rest, so that sums over nodes would be wrong
+		return
+	}
+	gauge := gauges(ch, shard)
+	if s.NextFiring != 0 {
+		gauge(c.nextFiring, float64(s.NextFiring)/1e9)
+	}
+	gauge(c.schedules, float64(s.Machine.Schedules))
+	gauge(c.schedulesPaused, float64(s.Machine.SchedulesPaused))
+	gauge(c.keys, float64(s.Machine.Keys))
+	for reason, name := range blockNames() {
+		if name != "" {
+			gauge(c.keysBlocked, float64(s.Machine.KeysBlocked[reason]), name)
+		}
+	}
+}
+
+// blockNames returns the labels of what blocks keys; none for what is not blocked.
+func blockNames() [fsm.KeyBlocks]string {
+	return [fsm.KeyBlocks]string{
+		fsm.BlockedByPause: "pause", fsm.BlockedByDead: "dead", fsm.BlockedByLimit: "limit", fsm.BlockedByOrder: "order",
+		fsm.BlockedByRate: "rate",
 	}
 }
 

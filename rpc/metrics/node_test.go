@@ -24,6 +24,7 @@ func (wholeNode) Status() node.Status {
 
 func (wholeNode) Stats() node.Stats {
 	s := node.Stats{Shards: []node.ShardStats{{
+		Leading: true, NextFiring: 1,
 		Followers: []node.FollowerStats{{Server: "b.1", Heard: time.Unix(1, 0)}},
 		Snapshot:  node.SnapshotStats{Taken: 1, At: time.Unix(1, 0)},
 	}}}

@@ -25,8 +25,6 @@ import (
 	"github.com/belfrydb/belfry/cluster/placement"
 	"github.com/belfrydb/belfry/cron"
 	"github.com/belfrydb/belfry/cron/calendar"
-	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/fsm/schedules"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/rpc"
@@ -246,7 +244,7 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 		Join: b.cluster, Founding: b.founding, Peers: b.secured(s.shutdown.wrap(b.listener)), Dial: b.dial(),
 		Resolve: b.directory.Resolve, Clocks: clocks,
 		MemoryBytes: cfg.MemoryBytes, HeapLive: heapLive,
-		Calendar: func(v *fsm.Schedule) (schedules.Calendar, error) { return s.calendars.Of(v.Name, &v.Spec) },
+		Calendar: s.calendars.OfSchedule,
 	})
 	if err != nil {
 		return err
