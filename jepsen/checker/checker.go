@@ -123,7 +123,8 @@ func Check(run *Run) Verdict {
 	c.together(pass{"replay", c.replay}, pass{"callers", c.callers}, pass{"sample", c.sample}, pass{"given", c.given},
 		pass{"availability", c.availability})
 	c.timed("answers", c.join)
-	c.together(pass{"effects", c.effects}, pass{"told", c.follow}, pass{"order", c.order}, pass{"clients", c.clients},
+	c.together(pass{"effects", c.effects}, pass{"told", c.follow}, pass{"keys", c.keys},
+		pass{"schedules", c.schedules}, pass{"order", c.order}, pass{"clients", c.clients},
 		pass{"remains", c.remains}, pass{"mirror", c.mirror}, pass{"access", c.access}, pass{"quotas", c.quotas},
 		pass{"tasks", c.tasks})
 	return c.verdict()

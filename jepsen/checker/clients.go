@@ -224,6 +224,9 @@ func (c *check) missing(found *finding.Set) {
 		for _, a := range c.shards[shard].books.Jobs() {
 			for _, o := range asked[idName{a.Queue.Name, a.Name()}] {
 				found.Look(34)
+				if key := keyOf(o); key != "" && key != a.Put.Key {
+					continue
+				}
 				there := a.PutAt != 0 && a.PutAt < c.at(o.Invoked) && (a.EndedAt == 0 || a.EndedAt > c.at(o.Returned))
 				if there && !a.Put.Given.Has(fsm.GivenTTL) && a.Queue.Settings.Overdue != fsm.DropOverdue {
 					found.Violated(34, o.Returned, "%s found no job, and it was there", wire.Describe(o))
@@ -231,6 +234,12 @@ func (c *check) missing(found *finding.Set) {
 			}
 		}
 	}
+}
+
+// keyOf is the key that a read named.
+func keyOf(o *history.Op) string {
+	req, _ := o.Request.(*belfryv1.GetRequest)
+	return req.GetKey()
 }
 
 // span is a time in which a job was there for anybody, by the log.

@@ -205,6 +205,33 @@ func whatOf(o *history.Op) (what, bool) {
 	case *belfryv1.DeleteQueueRequest:
 		return what{kind: fsm.KindDeleteQueue, queue: req.GetQueue(), requestID: req.GetRequestId()}, true
 	default:
+		return newerWhat(o)
+	}
+}
+
+// newerWhat is whatOf for calls about keys and schedules. A schedule is what its name says.
+func newerWhat(o *history.Op) (what, bool) {
+	switch req := o.Request.(type) {
+	case *belfryv1.PauseKeyRequest:
+		return what{kind: fsm.KindPauseKey, queue: req.GetQueue(), id: req.GetKey(), requestID: req.GetRequestId()}, true
+	case *belfryv1.ResumeKeyRequest:
+		return what{kind: fsm.KindPauseKey, queue: req.GetQueue(), id: req.GetKey(), requestID: req.GetRequestId()}, true
+	case *belfryv1.PurgeKeyRequest:
+		return what{kind: fsm.KindPurgeKey, queue: req.GetQueue(), id: req.GetKey(), requestID: req.GetRequestId()}, true
+	case *belfryv1.PutScheduleRequest:
+		return what{kind: fsm.KindPutSchedule, queue: req.GetQueue(), id: req.GetName(), requestID: req.GetRequestId()}, true
+	case *belfryv1.DeleteScheduleRequest:
+		return what{kind: fsm.KindDeleteSchedule, queue: req.GetQueue(), id: req.GetName(), requestID: req.GetRequestId()},
+			true
+	case *belfryv1.PauseSchedulesRequest:
+		return what{kind: fsm.KindPauseSchedules, queue: req.GetQueue(), requestID: req.GetRequestId()}, true
+	case *belfryv1.ResumeSchedulesRequest:
+		return what{kind: fsm.KindPauseSchedules, queue: req.GetQueue(), requestID: req.GetRequestId()}, true
+	case *belfryv1.TriggerScheduleRequest:
+		return what{kind: fsm.KindRunSchedule, queue: req.GetQueue(), id: req.GetName(), requestID: req.GetRequestId()}, true
+	case *belfryv1.BackfillScheduleRequest:
+		return what{kind: fsm.KindRunSchedule, queue: req.GetQueue(), id: req.GetName(), requestID: req.GetRequestId()}, true
+	default:
 		return what{}, false
 	}
 }
@@ -250,7 +277,19 @@ func loggedWhat(one *ledger.Command) (what, bool) {
 		return what{kind: fsm.KindRedrive, queue: k.Queue, requestID: id}, true
 	case *fsm.Purge:
 		return what{kind: fsm.KindPurge, queue: k.Queue, requestID: id}, true
-	default:
+	case *fsm.PauseKey:
+		return what{kind: fsm.KindPauseKey, queue: k.Queue, id: k.Key, requestID: id}, true
+	case *fsm.PurgeKey:
+		return what{kind: fsm.KindPurgeKey, queue: k.Queue, id: k.Key, requestID: id}, true
+	case *fsm.PutSchedule:
+		return what{kind: fsm.KindPutSchedule, queue: k.Queue, id: k.Name, requestID: id}, true
+	case *fsm.DeleteSchedule:
+		return what{kind: fsm.KindDeleteSchedule, queue: k.Queue, id: k.Name, requestID: id}, true
+	case *fsm.PauseSchedules:
+		return what{kind: fsm.KindPauseSchedules, queue: k.Queue, requestID: id}, true
+	case *fsm.RunSchedule:
+		return what{kind: fsm.KindRunSchedule, queue: k.Queue, id: k.Name, requestID: id}, true
+	default: // a Fire is the leader's own
 		return what{}, false
 	}
 }
@@ -258,7 +297,13 @@ func loggedWhat(one *ledger.Command) (what, bool) {
 // inSteps reports whether one call may log several commands of a kind: in steps, in several shards,
 // or again when the first leases are over.
 func inSteps(k fsm.Kind) bool {
-	return k == fsm.KindRedrive || k == fsm.KindPurge || k == fsm.KindDeleteQueue || k == fsm.KindReserve
+	switch k {
+	case fsm.KindRedrive, fsm.KindPurge, fsm.KindPurgeKey, fsm.KindDeleteQueue, fsm.KindReserve, fsm.KindPauseSchedules,
+		fsm.KindRunSchedule:
+		return true
+	default:
+		return false
+	}
 }
 
 // effect holds one command that took effect against what was sent.

@@ -4,6 +4,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/model/ledger"
 	"github.com/belfrydb/belfry/jepsen/checker/finding"
+	"github.com/belfrydb/belfry/jepsen/checker/keys"
 	"github.com/belfrydb/belfry/jepsen/checker/lifecycle"
 	"github.com/belfrydb/belfry/jepsen/checker/wire"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -59,6 +60,47 @@ func (c *check) follow(*finding.Set) {
 	})
 }
 
+// replacing is the kind of a put that met a job of its id, which is reserved or not.
+func replacing(reserved bool) lifecycle.Kind {
+	if reserved {
+		return lifecycle.Successor
+	}
+	return lifecycle.Replace
+}
+
+// keys follows the keys of all shards, and what is put under ids, by what clients were told.
+func (c *check) keys(*finding.Set) {
+	c.parallel(len(c.order_), func(i int, found *finding.Set) {
+		l := c.shards[c.order_[i]]
+		keys.Follow(keys.Log{
+			Shard: l.shard, Changes: l.keyChanges(), Since: c.since, Drained: c.run.Drained,
+			DrainedAt: c.at(c.run.Drained - drainSlack),
+		}, append(c.told[l.shard], l.unheard()), found)
+	})
+}
+
+// keyChanges returns the commands that concern all jobs of a queue or of a key.
+func (l *shardLog) keyChanges() (changes []keys.Change) {
+	for i := range l.commands {
+		one := &l.commands[i]
+		change := keys.Change{Place: lifecycle.Place{Index: one.Entry.Index, Number: one.Number}, Queue: fsm.QueueOf(one.Command)}
+		switch k := one.Command.(type) {
+		case *fsm.Configure:
+			change.Settings = &k.Settings.Keys
+		case *fsm.PauseKey:
+			change.Key, change.Paused = k.Key, !k.Resume
+		case *fsm.Redrive, *fsm.Purge, *fsm.PurgeKey, *fsm.DeleteQueue, *fsm.DeleteSchedule:
+			change.Removed = true
+		default:
+			continue
+		}
+		if one.Effect {
+			changes = append(changes, change)
+		}
+	}
+	return changes
+}
+
 // unheard are the events of a shard's log that no client was told of.
 func (l *shardLog) unheard() (all []lifecycle.Event) {
 	for i := range l.commands {
@@ -69,9 +111,12 @@ func (l *shardLog) unheard() (all []lifecycle.Event) {
 		e := lifecycle.Event{Account: one.Job, Index: one.Entry.Index, Number: one.Number, Time: one.Entry.Clock, OK: true,
 			Due: one.Result.Due, Until: one.Result.Until}
 		e.Dead = one.Result.State == fsm.Dead
-		switch one.Command.(type) {
+		switch k := one.Command.(type) {
 		case *fsm.Put:
-			e.Kind, e.Created = lifecycle.Put, true
+			e.Kind, e.Created, e.Put, e.Version = lifecycle.Put, one.Result.Created, k, one.Result.Version
+			if one.Result.Replaced {
+				e.Kind = replacing(one.Result.State == fsm.Reserved)
+			}
 		case *fsm.Ack:
 			e.Kind = lifecycle.Ack
 		case *fsm.Nack:
@@ -111,7 +156,7 @@ func (l *shardLog) changes() map[string][]lifecycle.Place {
 	for i := range l.commands {
 		one := &l.commands[i]
 		switch one.Command.(type) {
-		case *fsm.Redrive, *fsm.Purge, *fsm.DeleteQueue:
+		case *fsm.Redrive, *fsm.Purge, *fsm.PurgeKey, *fsm.DeleteQueue, *fsm.DeleteSchedule:
 			if one.Effect {
 				queue := fsm.QueueOf(one.Command)
 				changes[queue] = append(changes[queue], lifecycle.Place{Index: one.Entry.Index, Number: one.Number})

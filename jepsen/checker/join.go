@@ -140,14 +140,15 @@ func (j *joiner) callOnQueue() {
 			j.steps(&steps{kind: fsm.KindDeleteQueue, queue: req.GetQueue(), requestID: req.GetRequestId(),
 				witnesses: resp.GetWitnesses(), count: uint64(resp.GetPurged())})
 		}
-	case *belfryv1.CreateQueueRequest:
-		if resp, ok := answerAs[*belfryv1.CreateQueueResponse](j); ok {
-			j.witnesses(resp.GetWitnesses())
+	case *belfryv1.PurgeKeyRequest:
+		if resp, ok := answerAs[*belfryv1.PurgeKeyResponse](j); ok {
+			j.steps(&steps{kind: fsm.KindPurgeKey, queue: req.GetQueue(), requestID: req.GetRequestId(),
+				witnesses: []*belfryv1.Witness{resp.GetWitness()}, count: uint64(resp.GetPurged())})
 		}
-	case *belfryv1.UpdateQueueRequest:
-		if resp, ok := answerAs[*belfryv1.UpdateQueueResponse](j); ok {
-			j.witnesses(resp.GetWitnesses())
-		}
+	case *belfryv1.CreateQueueRequest, *belfryv1.UpdateQueueRequest, *belfryv1.PauseKeyRequest, *belfryv1.ResumeKeyRequest:
+		wire.EachWitness(j.op.Response, j.witness)
+	default:
+		j.callOnSchedule()
 	}
 }
 
@@ -286,12 +287,19 @@ func guardOf(c fsm.Code) finding.Invariant {
 	}
 }
 
-// witnesses joins witnesses of which only the place is known.
-func (j *joiner) witnesses(ws []*belfryv1.Witness) {
-	for _, w := range ws {
-		if w != nil {
-			j.logged(w)
-		}
+// callOnSchedule joins a call that changes schedules.
+func (j *joiner) callOnSchedule() {
+	switch j.op.Request.(type) {
+	case *belfryv1.PutScheduleRequest, *belfryv1.DeleteScheduleRequest, *belfryv1.PauseSchedulesRequest,
+		*belfryv1.ResumeSchedulesRequest, *belfryv1.TriggerScheduleRequest, *belfryv1.BackfillScheduleRequest:
+		wire.EachWitness(j.op.Response, j.witness)
+	}
+}
+
+// witness joins a witness of which only the place is known.
+func (j *joiner) witness(w *belfryv1.Witness) {
+	if w != nil {
+		j.logged(w)
 	}
 }
 

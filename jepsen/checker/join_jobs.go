@@ -36,22 +36,34 @@ func (j *joiner) put(req *belfryv1.PutRequest, requestID string, resp *belfryv1.
 	if one.Job == nil {
 		j.violated(1, "%s made no job that is known", wire.TextOf(resp.GetWitness()))
 	}
-	j.tellAt(one, resp.GetWitness(), lifecycle.Event{Kind: lifecycle.Put, OK: true, Created: resp.GetCreated(),
-		Due: wire.TimeOf(resp.GetDueAt())})
 	r := &one.Result
+	told := lifecycle.Event{Kind: lifecycle.Put, OK: true, Created: resp.GetCreated(), Due: wire.TimeOf(resp.GetDueAt()),
+		Put: put, Version: resp.GetVersion()}
+	if resp.GetReplaced() {
+		told.Kind = replacing(resp.GetState() == belfryv1.JobState_JOB_STATE_RESERVED)
+	}
+	j.tellAt(one, resp.GetWitness(), told)
 	id := put.ID
 	if id == "" {
 		id = fsm.FormatID(r.Partition, r.Serial)
 	}
 	same(j, point{36, "the id", ""}, resp.GetId(), id)
 	same(j, point{36, "created", ""}, resp.GetCreated(), r.Created)
+	same(j, point{45, "replaced", ""}, resp.GetReplaced(), r.Replaced)
+	version := r.Version
+	if r.Created {
+		version = max(1, version) // a put of an earlier format has none
+	}
+	same(j, point{45, "the version", ""}, resp.GetVersion(), version)
 	same(j, point{36, "the state", ""}, resp.GetState(), wire.StateOf(r.State))
 	same(j, point{36, "the due time", ""}, wire.TimeOf(resp.GetDueAt()), wire.CeilTime(r.Due))
 }
 
 // samePut reports whether a logged put is the one that was sent.
 func samePut(req *belfryv1.PutRequest, put *fsm.Put) bool {
-	if put.Queue != req.GetQueue() || put.ID != req.GetId() || put.Again != req.GetAgain() {
+	if put.Queue != req.GetQueue() || put.ID != req.GetId() || put.Again != req.GetAgain() || put.Key != req.GetKey() ||
+		put.OnExisting != wire.OnExistingOf(req.GetOnExisting()) || put.IfVersion != req.GetIfVersion() ||
+		put.MaxWait != wire.CeilDelay(req.GetMaxWait()) {
 		return false
 	}
 	want := fsm.Put{Body: wire.BodyOf(req.GetText(), req.GetData())}
@@ -233,6 +245,7 @@ func (j *joiner) holds(told *atomic.Pointer[history.Op], req *belfryv1.ReserveRe
 func (j *joiner) tellGrant(shard uint32, job *belfryv1.Job, e lifecycle.Event) {
 	e.Kind, e.OK, e.Fence, e.Attempt = lifecycle.Grant, true, job.GetFence(), job.GetAttempt()
 	e.Due, e.Until = wire.TimeOf(job.GetDueAt()), wire.TimeOf(job.GetLeaseUntil())
+	e.Body = wire.BodyOf(job.GetText(), job.GetData())
 	j.addTold(shard, e)
 }
 
@@ -253,8 +266,7 @@ func (j *joiner) notGranted(ref fsm.Ref, job *belfryv1.Job, a *ledger.Job) {
 
 // job holds a job that was handed out against its put and its grant.
 func (j *joiner) job(l *ledger.Lease, job *belfryv1.Job) {
-	a := l.Job
-	put := a.Put
+	a, put := l.Job, l.Put
 	id := a.Name()
 	same(j, point{37, "the queue", ""}, job.GetQueue(), a.Queue.Name)
 	same(j, point{2, "the id", ""}, job.GetId(), id)
@@ -267,12 +279,13 @@ func (j *joiner) job(l *ledger.Lease, job *belfryv1.Job) {
 	same(j, point{36, "the fence", id}, job.GetFence(), l.Fence)
 	same(j, point{21, "the attempt", id}, job.GetAttempt(), l.Attempt)
 	same(j, point{36, "the due time", id}, wire.TimeOf(job.GetDueAt()), wire.CeilTime(l.Due))
-	same(j, point{36, "the first due time", id}, wire.TimeOf(job.GetFirstDueAt()), wire.CeilTime(a.FirstDue))
+	same(j, point{36, "the first due time", id}, wire.TimeOf(job.GetFirstDueAt()), wire.CeilTime(l.FirstDue))
 	same(j, point{18, "the end of the lease", id}, wire.TimeOf(job.GetLeaseUntil()), wire.FloorTime(l.Until))
 	same(j, point{36, "the end", id}, wire.TimeOf(job.GetExpiresAt()), wire.FloorTime(l.TTL))
 	same(j, point{36, "the state", id}, job.GetState(), belfryv1.JobState_JOB_STATE_RESERVED)
 	same(j, point{36, "the last error", id}, job.GetLastError(), l.LastError)
-	same(j, point{36, "the priority", id}, int8(job.GetPriority()), a.Priority()) //nolint:gosec // of a byte
+	same(j, point{36, "the priority", id}, int8(job.GetPriority()), put.Priority) //nolint:gosec // of a byte
+	same(j, point{2, "the key", id}, job.GetKey(), put.Key)
 	same(j, point{36, "the size", id}, int(job.GetBodyBytes()), len(put.Body))
 	if !a.Adopted {
 		same(j, point{36, "the time of the put", id}, wire.TimeOf(job.GetCreatedAt()), wire.FloorTime(a.Created))

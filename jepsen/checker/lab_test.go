@@ -284,7 +284,10 @@ func wireJob(j *fsm.Job) *belfryv1.Job {
 		CreatedAt: floored(j.Created),
 		ExpiresAt: floored(j.TTL), State: wire.StateOf(j.State), Priority: int32(j.Priority), Ttr: durationpb.New(j.TTR),
 		MaxAttempts: j.MaxAttempts,
-		LastError:   j.LastError, BodyBytes: j.BodyBytes,
+		LastError:   j.LastError, BodyBytes: j.BodyBytes, Key: j.Key, Version: max(1, j.Version),
+	}
+	if j.Next != nil {
+		out.Next = &belfryv1.Successor{Version: j.Next.Version, DueAt: ceiled(j.Next.FirstDue)}
 	}
 	for _, d := range j.RetryDelays {
 		out.RetryDelays = append(out.RetryDelays, durationpb.New(d))

@@ -19,7 +19,8 @@ import (
 
 // loggedPut is what the edge makes of a put.
 func loggedPut(req *belfryv1.PutRequest) *fsm.Put {
-	put := &fsm.Put{Queue: req.GetQueue(), Partitions: 1, ID: req.GetId(), Again: req.GetAgain(),
+	put := &fsm.Put{Queue: req.GetQueue(), Partitions: 1, ID: req.GetId(), Again: req.GetAgain(), Key: req.GetKey(),
+		OnExisting: wire.OnExistingOf(req.GetOnExisting()), MaxWait: req.GetMaxWait().AsDuration(),
 		Body: wire.BodyOf(req.GetText(), req.GetData())}
 	if req.GetDelay() != nil {
 		put.Given, put.Delay = put.Given|fsm.GivenDelay, wire.CeilDelay(req.GetDelay())
@@ -54,8 +55,13 @@ func wirePut(put *fsm.Put, r *fsm.Result, w *belfryv1.Witness) *belfryv1.PutResp
 	if id == "" {
 		id = fsm.FormatID(r.Partition, r.Serial)
 	}
+	version := r.Version
+	if r.Created {
+		version = max(1, version)
+	}
 	return &belfryv1.PutResponse{
-		Id: id, DueAt: ceiled(r.Due), Created: r.Created, State: wire.StateOf(r.State), Witness: w,
+		Id: id, DueAt: ceiled(r.Due), Created: r.Created, State: wire.StateOf(r.State), Witness: w, Replaced: r.Replaced,
+		Version: version,
 	}
 }
 

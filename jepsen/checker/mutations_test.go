@@ -136,7 +136,8 @@ func (s *story) witness(name string) *belfryv1.Witness {
 func mutations() []mutation {
 	return slices.Concat(mutatedJournals(), mutatedPuts(), mutatedGrants(), mutatedHolders(), mutatedLeases(),
 		mutatedQueues(),
-		mutatedTimes(), mutatedGivens(), mutatedScopes(), mutatedTasks(), mutatedPassages())
+		mutatedTimes(), mutatedGivens(), mutatedScopes(), mutatedTasks(), mutatedPassages(), mutatedKeys(),
+		mutatedSchedules())
 }
 
 func mutatedJournals() []mutation {

@@ -60,7 +60,8 @@ func (c *check) moments(o *history.Op, byShard map[uint32][]moment) {
 		return
 	}
 	switch resp := o.Response.(type) {
-	case *belfryv1.GetResponse, *belfryv1.ListResponse, *belfryv1.GetQueueResponse:
+	case *belfryv1.GetResponse, *belfryv1.ListResponse, *belfryv1.GetQueueResponse, *belfryv1.ListKeysResponse,
+		*belfryv1.GetScheduleResponse, *belfryv1.ListSchedulesResponse:
 		if wire.Stale(resp) {
 			return
 		}

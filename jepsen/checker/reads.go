@@ -122,7 +122,7 @@ const (
 func (c *check) judgeJob(l *shardLog, m *machine.Machine, o *history.Op, job *belfryv1.Job) string {
 	from, to := c.window(m, o)
 	at := func(now fsm.Time) string {
-		reading := m.Answer(&fsm.JobQuery{Queue: job.GetQueue(), ID: job.GetId()}, now)
+		reading := m.Answer(&fsm.JobQuery{Queue: job.GetQueue(), ID: job.GetId(), Key: job.GetKey()}, now)
 		if len(reading.Jobs) == 0 {
 			return "there is no such job"
 		}
@@ -174,12 +174,24 @@ func otherJob(got *belfryv1.Job, want *fsm.Job) string {
 		return "what it was put with is another"
 	case got.GetClient() != want.Client, wire.TimeOf(got.GetReservedAt()) != wire.FloorTime(want.Leased):
 		return "who holds it is another"
+	case got.GetKey() != want.Key, got.GetVersion() != max(want.Version, 1):
+		return "key or version are others"
+	case got.GetNext().GetVersion() != nextVersion(want):
+		return "what follows it is another"
 	case !slices.EqualFunc(got.GetAttempts(), want.Attempts, sameAttempt):
 		return "the failed attempts are others"
 	case got.GetTtr().AsDuration() != want.TTR, len(got.GetRetryDelays()) != len(want.RetryDelays):
 		return "its lengths are others"
 	}
 	return ""
+}
+
+// nextVersion is the version of what follows a job, 0 for nothing.
+func nextVersion(j *fsm.Job) uint64 {
+	if j.Next == nil {
+		return 0
+	}
+	return j.Next.Version
 }
 
 // sameAttempt reports whether a failed attempt is as the machine has it.

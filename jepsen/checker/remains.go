@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/belfrydb/belfry/jepsen/checker/finding"
@@ -36,7 +37,7 @@ func (c *check) remains(found *finding.Set) {
 			}
 		}
 		for _, a := range l.books.Jobs() {
-			if n := (idName{a.Queue.Name, a.ID}); a.ID != "" && a.Queue.Partitions > 1 {
+			if n := (idName{a.Queue.Name, a.Put.Key + "\x00" + a.ID}); a.ID != "" && a.Queue.Partitions > 1 {
 				if other := jobs[n]; other != nil && shards[other] != shard && other.Queue.Partitions == a.Queue.Partitions {
 					found.Violated(30, c.since(max(a.PutAt, other.PutAt)), "job %q of %s was put into shards %d and %d", a.ID,
 						a.Queue.Name,
@@ -62,10 +63,11 @@ func (c *check) owner(found *finding.Set, owners map[partition]uint32, l *shardL
 			owner, l.shard)
 	}
 	owners[p] = l.shard
-	if put.ID == "" {
+	by := cmp.Or(put.Key, put.ID)
+	if by == "" {
 		return
 	}
-	if want := wire.PartitionOf(put.ID, put.Partitions); want != put.Partition {
+	if want := wire.PartitionOf(by, put.Partitions); want != put.Partition {
 		found.Violated(30, c.since(one.Entry.At), "job %q of %s was put into partition %d, and belongs into %d of %d", put.ID,
 			put.Queue, put.Partition, want, put.Partitions)
 	}

@@ -85,7 +85,7 @@ func (c *check) replayShard(l *shardLog) {
 	c.decode(l)
 	l.books = ledger.New(ledger.Config{
 		Shard: l.shard, Limited: c.limited, Commands: len(l.commands), Report: booksReport{c, l.found},
-		Moved: c.follower(l),
+		Moved: c.follower(l), Nominal: nominal,
 	})
 	defer func() { l.told = make([]atomic.Pointer[history.Op], len(l.books.Leases())) }()
 	m := copies{machine: machine.New(fsm.Config{Seed: 1})}

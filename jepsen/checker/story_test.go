@@ -64,6 +64,8 @@ func newStory(t testing.TB) *story {
 	s.limited()
 	s.tasked()
 	s.mirrored()
+	s.keyed()
+	s.scheduled()
 	s.reads()
 	return s
 }

@@ -49,8 +49,9 @@ type Config struct {
 	// Commands is about how many commands there will be; 0 if that is not known.
 	Commands int
 	Report   Report
-	// Nominal, if it is not nil, returns the nominal time of a schedule after another one, 0 for none.
-	Nominal func(spec *fsm.ScheduleSpec, after fsm.Time) fsm.Time
+	// Nominal, if it is not nil, returns the nominal time of a schedule after another one, 0 for none;
+	// false if it cannot tell.
+	Nominal func(spec *fsm.ScheduleSpec, after fsm.Time) (next fsm.Time, ok bool)
 	// Moved, if it is not nil, is called after each change of a job's state, due time or lease, with the
 	// command that caused or noticed it. The job is changed further by later commands.
 	Moved func(*Job, *Command)

@@ -319,6 +319,7 @@ func (b *Shard) pauseKey(c *fsm.PauseKey, r *fsm.Result) {
 		return
 	}
 	b.effect(nil)
+	q.Withheld = true
 	if k.paused = !c.Resume; q.unsure {
 		return
 	}

@@ -58,6 +58,7 @@ const (
 	acked
 	cancelled
 	purged
+	followed
 )
 
 // Lease is one grant of a shard. Only the ledger changes it.
@@ -71,9 +72,10 @@ type Lease struct {
 	Until   fsm.Time // as granted
 	Since   fsm.Time // when the job had become available
 	EndedAt fsm.Time // in true time; 0 while it runs
-	// LastError and TTL are the job's at the grant.
-	LastError string
-	TTL       fsm.Time
+	// Put, LastError, TTL and FirstDue are the job's at the grant.
+	Put           *fsm.Put
+	LastError     string
+	TTL, FirstDue fsm.Time
 }
 
 // Queue is what the ledger says of the part of a queue that is in the shard.
@@ -90,7 +92,7 @@ type Queue struct {
 	overdueFrom           fsm.Time
 	overdueTo             fsm.Time
 	settled, configured   uint64 // index of the entry that did so last
-	// Withheld is true once its settings may have held due jobs back.
+	// Withheld is true once its settings, or a pause of a key, may have held due jobs back.
 	Withheld bool
 
 	delayed, ready, leases, ttls, dead agenda
@@ -422,6 +424,9 @@ func (a *Job) Name() string {
 
 // WasCancelled reports whether a client's Cancel ended the job.
 func (a *Job) WasCancelled() bool { return a.why == cancelled }
+
+// WasFollowed reports whether a job that had no attempt left ended because another one follows it.
+func (a *Job) WasFollowed() bool { return a.why == followed }
 
 // Priority returns the priority of the job.
 func (a *Job) Priority() int8 {

@@ -226,7 +226,9 @@ func scheduleCases() map[string]logCase {
 		"a firing":               {[]line{s, fire, refused}, 0},
 		"a firing that repeats":  {[]line{s, fire, again}, firedOnce},
 		"a firing before it is":  {[]line{s, early}, firedOnce},
-		"a firing that puts not": {[]line{s, fireLine(10, fsm.Fire{Nominal: at(10), Put: at(10), Next: at(20)}, 0)}, firedAll},
+		"a firing that puts not": {
+			[]line{s, fireLine(10, fsm.Fire{Nominal: at(10), Put: at(10), Next: at(20)}, 0)}, firedAll,
+		},
 		"a nominal time that is passed over": {
 			[]line{s, fireLine(20, fsm.Fire{Nominal: at(10), Put: at(20), Next: at(30)}, 2)}, firedAll,
 		},
@@ -242,7 +244,8 @@ func scheduleCases() map[string]logCase {
 			firedAll,
 		},
 		"missed ones": {
-			[]line{s, fireLine(90010, fsm.Fire{Nominal: at(10), Missed: 2, LastMissed: at(20), Put: at(30), Next: at(40)}, 2)}, 0,
+			[]line{s, fireLine(90010, fsm.Fire{Nominal: at(10), Missed: 2, LastMissed: at(20), Put: at(30), Next: at(40)}, 2)},
+			0,
 		},
 	}
 }
@@ -273,7 +276,7 @@ func TestShard(t *testing.T) {
 	cases := logCases()
 	maps.Copy(cases, keyCases())
 	maps.Copy(cases, scheduleCases())
-	every := func(spec *fsm.ScheduleSpec, after fsm.Time) fsm.Time { return after.Add(spec.Every) }
+	every := func(spec *fsm.ScheduleSpec, after fsm.Time) (fsm.Time, bool) { return after.Add(spec.Every), true }
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var f found

@@ -259,21 +259,31 @@ func (b *Shard) judgeTimes(s *schedule, c *fsm.Fire) {
 	if b.cfg.Nominal == nil || s.replan {
 		return
 	}
-	b.look(firedAll)
-	missed, at := uint64(0), c.Nominal
-	for at != 0 && at <= c.LastMissed {
-		missed, at = missed+1, b.cfg.Nominal(&s.spec, at)
+	known := true
+	after := func(t fsm.Time) fsm.Time {
+		next, ok := b.cfg.Nominal(&s.spec, t)
+		known = known && ok
+		return next
 	}
+	missed, at := uint64(0), c.Nominal
+	for at != 0 && at <= c.LastMissed && known {
+		missed, at = missed+1, after(at)
+	}
+	due := at
+	if c.Put != 0 {
+		at = after(c.Put)
+	}
+	if !known {
+		return
+	}
+	b.look(firedAll)
 	if missed != c.Missed {
 		b.violated(firedAll, "schedule %s: %d nominal times from %d to %d are missed, %d were counted", s.name, missed,
 			c.Nominal, c.LastMissed, c.Missed)
 	}
-	if c.Put != 0 {
-		if at != c.Put {
-			b.violated(firedAll, "schedule %s put the job of %d, the nominal time after %d is %d", s.name, c.Put, c.LastMissed,
-				at)
-		}
-		at = b.cfg.Nominal(&s.spec, c.Put)
+	if c.Put != 0 && c.Put != due {
+		b.violated(firedAll, "schedule %s put the job of %d, the nominal time after %d is %d", s.name, c.Put, c.LastMissed,
+			due)
 	}
 	if at != c.Next {
 		b.violated(firedAll, "schedule %s fires at %d next, its nominal time after %d is %d", s.name, c.Next,

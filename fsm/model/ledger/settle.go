@@ -118,6 +118,7 @@ func (b *Shard) die(a *Job) {
 	a.Queue.counters.Died++
 	if a.next != nil {
 		a.Queue.counters.Purged++
+		a.why = followed
 		b.endJob(a, fsm.Cancelled)
 		return
 	}

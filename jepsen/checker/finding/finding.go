@@ -20,7 +20,7 @@ type Invariant uint8
 // sample by another program. MirrorLost to MirrorNowhere are the promises of the mirror, M1 to M4;
 // runs without a mirror do not have them.
 const (
-	Max           Invariant = 42
+	Max           Invariant = 47
 	SecondOpinion           = Max + 1
 	MirrorLost              = SecondOpinion + 1
 	MirrorTwice             = SecondOpinion + 2
@@ -86,6 +86,12 @@ func Titles() map[Invariant][2]string {
 		40: {"a task acts on jobs that matched since it began, on each once, and on no more than it may", "tasks"},
 		41: {"a task that has ended met every job that matched all the while, and counted what the log has", "tasks"},
 		42: {"a task that was started ends, and begins nothing after its end or its stop", "tasks"},
+		43: {"a key has as many leases as it may at most, and none beyond its rate or while it is paused", "keys"},
+		44: {"the jobs of an ordered key are handed out in the order in which they were put", "keys"},
+		45: {"a replaced job is handed out with its last content and no later than it may be, and its successor follows " +
+			"it, once", "keys"},
+		46: {"a nominal time of a schedule has one job at most, and none before it has come", "schedules"},
+		47: {"each nominal time has its job, or is counted as missed or skipped for a reason", "schedules"},
 
 		SecondOpinion: {"porcupine finds single jobs linearizable", "sample"},
 

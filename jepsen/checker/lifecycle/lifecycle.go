@@ -33,6 +33,9 @@ const (
 	Extend
 	Cancel
 	Reschedule
+	// Replace is a Put that gave a job its content, Successor one that is to follow it.
+	Replace
+	Successor
 )
 
 // standing is the state of a job by what clients were told.
@@ -66,6 +69,11 @@ type Event struct {
 	// Asked is the delay that a nack or release named; Given says whether it named one.
 	Asked time.Duration
 	Given bool
+	// Put is what was put, and Version the version that was answered, of a Put, Replace or Successor.
+	Put     *fsm.Put
+	Version uint64
+	// Body is that of a Grant, if it was heard.
+	Body []byte
 	// Op is the call, nil unless Heard.
 	Op *history.Op
 }
@@ -193,6 +201,9 @@ func (f *follower) event(e *Event) {
 		f.where = over
 	case e.Kind == Reschedule:
 		f.due = e.Due
+	case e.Kind == Replace:
+		f.where, f.due, f.attempt, f.moved = waiting, e.Due, 0, false
+	case e.Kind == Successor: // it is another job
 	default:
 		f.onLease(e)
 	}
@@ -221,7 +232,7 @@ func (f *follower) finish() {
 		available = f.until.Add(leadGrace)
 	}
 	end := Event{Account: a, Index: 1 << 62}
-	exempt := a.Put.Given.Has(fsm.GivenTTL) || a.Queue.Settings.Overdue == fsm.DropOverdue || a.State == fsm.Dead ||
+	exempt := a.Put.Given.Has(fsm.GivenTTL) || a.Queue.Settings.Overdue == fsm.DropOverdue || a.State == fsm.Dead || a.WasFollowed() ||
 		a.Queue.Settings.PausedAt(drained)
 	if exempt || max(available, a.Created) >= drained || f.moved || f.touched(&end) {
 		return

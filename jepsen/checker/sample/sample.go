@@ -328,6 +328,9 @@ func (s *survey) put(o *history.Op, name putName, req *belfryv1.PutRequest, resu
 	if req.GetTtr() != nil && req.GetTtr().AsDuration() < shortLease {
 		s.traits(req.GetQueue()).unheard = true
 	}
+	if req.GetKey() != "" || req.GetOnExisting() > belfryv1.OnExisting_ON_EXISTING_RETURN {
+		s.traits(req.GetQueue()).moved = true // the model knows of no keys, and of one content
+	}
 	one := &jobCall{kind: callPut, again: req.GetAgain(), invoked: o.Invoked, returned: o.Returned}
 	id := req.GetId()
 	switch {

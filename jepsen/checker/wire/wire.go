@@ -83,6 +83,20 @@ func ReasonOf(c fsm.Code) belfryv1.Reason {
 	return belfryv1.Reason_REASON_INTERNAL
 }
 
+// OnExistingOf returns what the wire says of a put whose id is taken as it is logged.
+func OnExistingOf(o belfryv1.OnExisting) fsm.OnExisting {
+	switch o {
+	case belfryv1.OnExisting_ON_EXISTING_KEEP:
+		return fsm.KeepExisting
+	case belfryv1.OnExisting_ON_EXISTING_REPLACE:
+		return fsm.ReplaceExisting
+	case belfryv1.OnExisting_ON_EXISTING_NEXT:
+		return fsm.NextExisting
+	default:
+		return fsm.ReturnExisting
+	}
+}
+
 // TimeOf returns a time of the wire, 0 for none.
 func TimeOf(t *timestamppb.Timestamp) fsm.Time {
 	if t == nil {

@@ -1,0 +1,40 @@
+package checker
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/jepsen/checker/finding"
+	"github.com/belfrydb/belfry/jepsen/checker/schedules"
+)
+
+// nominal is the calendar of the schedules of a run, said once more: those that fire every so often, and
+// those of each n-th second of a minute. It is false for others.
+func nominal(s *fsm.ScheduleSpec, after fsm.Time) (next fsm.Time, ok bool) {
+	period, phase := s.Every, s.Phase
+	if rest, found := strings.CutPrefix(s.Cron, "*/"); found {
+		n, every, _ := strings.Cut(rest, " ")
+		seconds, err := strconv.Atoi(n)
+		if err != nil || seconds < 1 || 60%seconds != 0 || every != "* * * * *" {
+			return 0, false
+		}
+		period = time.Duration(seconds) * time.Second
+	}
+	if period <= 0 || len(s.Exclude) > 0 {
+		return 0, false
+	}
+	after = max(after, s.Start-1)
+	n := (after.Sub(fsm.Time(phase)) + period) / period
+	next = fsm.Time(phase + n*period)
+	if s.End != 0 && next > s.End {
+		return 0, true
+	}
+	return next, true
+}
+
+// schedules holds the jobs of schedules that clients were handed against the nominal times.
+func (c *check) schedules(found *finding.Set) {
+	schedules.Check(&schedules.Run{Ops: c.ops, Drained: c.run.Drained > 0, Nominal: nominal}, found)
+}
