@@ -225,6 +225,11 @@ func (e *experiment) play(ctx context.Context) error {
 		e.kept.fail("I42", e.history.Now(), "%v", err)
 	}
 	e.log.Info("tasks have ended", slog.Duration("took", e.history.Now()-began))
+	if slices.Contains(workload.Names(e.workloads), "schedules") {
+		if err := workload.SchedulesEnd(ctx, e.target(members), healthyMax); err != nil {
+			e.kept.fail("I47", e.history.Now(), "%v", err)
+		}
+	}
 	if e.redisson != nil {
 		if err := workload.DrainMirror(ctx, e.target(members), drainMax); err != nil {
 			e.kept.fail("M1", e.history.Now(), "the drain: %v", err)

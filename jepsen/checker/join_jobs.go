@@ -63,7 +63,7 @@ func (j *joiner) put(req *belfryv1.PutRequest, requestID string, resp *belfryv1.
 func samePut(req *belfryv1.PutRequest, put *fsm.Put) bool {
 	if put.Queue != req.GetQueue() || put.ID != req.GetId() || put.Again != req.GetAgain() || put.Key != req.GetKey() ||
 		put.OnExisting != wire.OnExistingOf(req.GetOnExisting()) || put.IfVersion != req.GetIfVersion() ||
-		put.MaxWait != wire.CeilDelay(req.GetMaxWait()) {
+		put.MaxWait != req.GetMaxWait().AsDuration() {
 		return false
 	}
 	want := fsm.Put{Body: wire.BodyOf(req.GetText(), req.GetData())}

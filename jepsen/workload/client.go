@@ -37,8 +37,9 @@ const (
 
 // services are what a client calls at one node.
 type services struct {
-	queue belfryv1connect.QueueServiceClient
-	admin belfryv1connect.AdminServiceClient
+	queue    belfryv1connect.QueueServiceClient
+	admin    belfryv1connect.AdminServiceClient
+	schedule belfryv1connect.ScheduleServiceClient
 }
 
 // Client makes one call at a time and writes down each. It is for one goroutine.
@@ -107,7 +108,7 @@ func NewClient(target Target, workload, name string, seed uint64) (*Client, erro
 		c.options = append(c.options, connect.WithGRPC())
 	}
 	c.options = append(c.options, connect.WithInterceptors(connect.UnaryInterceptorFunc(c.carrying)))
-	c.pause()
+	c.switchNode()
 	return c, c.err
 }
 
@@ -158,8 +159,8 @@ func (c *Client) transport(node string) *http.Transport {
 	return t
 }
 
-// meet prepares to ask a node.
-func (c *Client) check(node string) error {
+// reach prepares to ask a node.
+func (c *Client) reach(node string) error {
 	if _, met := c.services[node]; met {
 		return nil
 	}
@@ -169,8 +170,9 @@ func (c *Client) check(node string) error {
 	}
 	web := &http.Client{Transport: c.transport(node)}
 	c.services[node] = services{
-		queue: belfryv1connect.NewQueueServiceClient(web, url, c.options...),
-		admin: belfryv1connect.NewAdminServiceClient(web, url, c.options...),
+		queue:    belfryv1connect.NewQueueServiceClient(web, url, c.options...),
+		admin:    belfryv1connect.NewAdminServiceClient(web, url, c.options...),
+		schedule: belfryv1connect.NewScheduleServiceClient(web, url, c.options...),
 	}
 	return nil
 }
@@ -191,15 +193,15 @@ func (c *Client) Close() {
 	}
 }
 
-// turn has the client ask another node from now on, one of those that are there now.
-func (c *Client) pause() {
+// switchNode has the client ask another node from now on, one of those that are there now.
+func (c *Client) switchNode() {
 	nodes := c.target.Nodes()
 	c.Ask(nodes[c.Rand.IntN(len(nodes))])
 }
 
 // Ask has the client ask one node from now on, until a call to it fails.
 func (c *Client) Ask(node string) {
-	if err := c.check(node); err != nil {
+	if err := c.reach(node); err != nil {
 		c.err = err
 		return
 	}
@@ -249,7 +251,7 @@ func call[S any, Q, A proto.Message](ctx context.Context, c *Client, service S,
 	} else {
 		judgeError(o, err)
 		if o.Reason == belfryv1.Reason_REASON_UNSPECIFIED || transient(o.Reason) {
-			c.pause()
+			c.switchNode()
 		}
 	}
 	c.history.Add(o)
@@ -259,6 +261,8 @@ func call[S any, Q, A proto.Message](ctx context.Context, c *Client, service S,
 func (c *Client) queue() belfryv1connect.QueueServiceClient { return c.services[c.node].queue }
 
 func (c *Client) admin() belfryv1connect.AdminServiceClient { return c.services[c.node].admin }
+
+func (c *Client) schedule() belfryv1connect.ScheduleServiceClient { return c.services[c.node].schedule }
 
 // transient reports whether another node, or the same one later, may answer otherwise.
 func transient(r belfryv1.Reason) bool {

@@ -45,6 +45,7 @@ func DrainAll(ctx context.Context, target Target, queues []string, limit time.Du
 	}
 	for _, queue := range queues {
 		clients[nodes[0]].resume(ctx, queue)
+		clients[nodes[0]].resumeKeys(ctx, queue)
 	}
 	queues = append(slices.Clone(queues), probeQueue)
 	for {

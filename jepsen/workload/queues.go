@@ -32,7 +32,7 @@ func partitions() Workload {
 				r := c.newPut(queues[c.Rand.IntN(len(queues))])
 				c.put(ctx, r)
 				if r.GetId() != "" && c.oneIn(3) { // it meets itself, in whichever partition it is
-					c.pause()
+					c.switchNode()
 					c.put(ctx, r)
 				}
 			}},

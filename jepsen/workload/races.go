@@ -114,7 +114,7 @@ func (c *Client) insist(ctx context.Context, call func() *history.Op) {
 		}
 	}
 	if c.oneIn(2) {
-		c.pause()
+		c.switchNode()
 		call()
 	}
 }

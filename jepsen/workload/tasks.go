@@ -170,7 +170,7 @@ func (c *Client) runTask(ctx context.Context, r *belfryv1.StartTaskRequest) {
 	}
 	for time.Now().Before(until) {
 		if c.oneIn(3) {
-			c.pause()
+			c.switchNode()
 		}
 		answer, o := c.getTask(ctx, task.GetId())
 		ended := o.OK() && answer.GetTask().GetEndedAt() != nil

@@ -38,7 +38,7 @@ type Role struct {
 // All returns every workload.
 func All() []Workload {
 	return []Workload{puts(), herd(), races(), stall(), retries(), batches(), partitions(), deaths(), repeats(), admin(),
-		reads(), tasks(), mirror(), access()}
+		reads(), tasks(), keys(), schedules(), mirror(), access()}
 }
 
 // Open returns every workload that needs no secrets.

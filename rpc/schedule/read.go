@@ -27,7 +27,8 @@ func (s *Service) GetSchedule(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	return &belfryv1.GetScheduleResponse{Schedule: wireSchedule(&held), Witness: wire.Witness(witness)}, nil
+	return &belfryv1.GetScheduleResponse{Schedule: wireSchedule(&held), Witness: wire.Witness(witness),
+		Stale: req.GetStale()}, nil
 }
 
 // ListSchedules implements belfryv1connect.ScheduleServiceHandler. It merges the pages of the queue's
@@ -64,7 +65,7 @@ func (s *Service) ListSchedules(ctx context.Context,
 		all, more = append(all, readings[i].Schedules...), more || readings[i].More
 	}
 	slices.SortFunc(all, func(a, b fsm.Schedule) int { return cmp.Compare(a.Name, b.Name) })
-	out := &belfryv1.ListSchedulesResponse{Witnesses: witnesses}
+	out := &belfryv1.ListSchedulesResponse{Witnesses: witnesses, Stale: req.GetStale()}
 	for i := range all[:min(len(all), query.Max)] {
 		v := wireSchedule(&all[i])
 		v.Job.Headers, v.Job.Body = nil, nil

@@ -47,7 +47,8 @@ type schedule struct {
 	// first is the first nominal time that a put was answered with; 0 if no put was answered.
 	first fsm.Time
 	spec  *belfryv1.ScheduleSpec
-	// changed says that it was given another content, deleted, paused, triggered or filled, perhaps.
+	// changed says that it was given another content, deleted, triggered or filled, perhaps. A pause
+	// changes nothing of what is judged.
 	changed bool
 	jobs    map[fsm.Time]handed
 	// last is what was read of it last, and when.
@@ -96,10 +97,6 @@ func (j *judge) hear(o *history.Op) {
 		j.of(r.GetQueue(), r.GetName()).changed = true
 	case *belfryv1.BackfillScheduleRequest:
 		j.of(r.GetQueue(), r.GetName()).changed = true
-	case *belfryv1.PauseSchedulesRequest:
-		for _, name := range r.GetNames() {
-			j.of(r.GetQueue(), name).changed = true
-		}
 	case *belfryv1.GetScheduleRequest:
 		resp, ok := o.Response.(*belfryv1.GetScheduleResponse)
 		if s := j.of(r.GetQueue(), r.GetName()); ok && o.OK() && o.Returned > s.read && !r.GetStale() {

@@ -1228,7 +1228,7 @@ type GetScheduleRequest struct {
 	// The name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Read the nearest replica as it is, also without a leader.
-	Stale         bool `protobuf:"varint,3,opt,name=stale,proto3" json:"stale,omitempty"`
+	Stale         bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1290,7 +1290,9 @@ type GetScheduleResponse struct {
 	// The schedule.
 	Schedule *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
 	// Where and when it was read.
-	Witness       *Witness `protobuf:"bytes,2,opt,name=witness,proto3" json:"witness,omitempty"`
+	Witness *Witness `protobuf:"bytes,2,opt,name=witness,proto3" json:"witness,omitempty"`
+	// It was read from a replica as it is. Otherwise it shows everything that was answered before.
+	Stale         bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1339,6 +1341,13 @@ func (x *GetScheduleResponse) GetWitness() *Witness {
 	return nil
 }
 
+func (x *GetScheduleResponse) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
 // ListSchedulesRequest asks for a page of schedules.
 type ListSchedulesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1351,7 +1360,7 @@ type ListSchedulesRequest struct {
 	// The nextPageToken of the page before.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Read the nearest replicas as they are, also without leaders.
-	Stale         bool `protobuf:"varint,5,opt,name=stale,proto3" json:"stale,omitempty"`
+	Stale         bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1429,7 +1438,9 @@ type ListSchedulesResponse struct {
 	// Set if there are more.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// One for each shard of the queue.
-	Witnesses     []*Witness `protobuf:"bytes,3,rep,name=witnesses,proto3" json:"witnesses,omitempty"`
+	Witnesses []*Witness `protobuf:"bytes,3,rep,name=witnesses,proto3" json:"witnesses,omitempty"`
+	// They were read from replicas as they are. Otherwise they show everything that was answered before.
+	Stale         bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1483,6 +1494,13 @@ func (x *ListSchedulesResponse) GetWitnesses() []*Witness {
 		return x.Witnesses
 	}
 	return nil
+}
+
+func (x *ListSchedulesResponse) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 // DeleteScheduleRequest removes a schedule.
@@ -2467,21 +2485,23 @@ const file_belfry_v1_schedule_proto_rawDesc = "" +
 	"\x12GetScheduleRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
-	"\x05stale\x18\x03 \x01(\bR\x05stale\"t\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\"\x8a\x01\n" +
 	"\x13GetScheduleResponse\x12/\n" +
 	"\bschedule\x18\x01 \x01(\v2\x13.belfry.v1.ScheduleR\bschedule\x12,\n" +
-	"\awitness\x18\x02 \x01(\v2\x12.belfry.v1.WitnessR\awitness\"\x96\x01\n" +
+	"\awitness\x18\x02 \x01(\v2\x12.belfry.v1.WitnessR\awitness\x12\x14\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\"\x96\x01\n" +
 	"\x14ListSchedulesRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12\x1b\n" +
 	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x14\n" +
-	"\x05stale\x18\x05 \x01(\bR\x05stale\"\xa4\x01\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\"\xba\x01\n" +
 	"\x15ListSchedulesResponse\x121\n" +
 	"\tschedules\x18\x01 \x03(\v2\x13.belfry.v1.ScheduleR\tschedules\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x120\n" +
-	"\twitnesses\x18\x03 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\"\xa6\x01\n" +
+	"\twitnesses\x18\x03 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\x12\x14\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\"\xa6\x01\n" +
 	"\x15DeleteScheduleRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12%\n" +
