@@ -435,8 +435,9 @@ var importTable = []importRow{
 		dir: "rpc/ui",
 		may: []string{
 			"rpc/belfry/...", "rpc/fault", "rpc/findings", "rpc/ui/chart", "rpc/ui/export", "rpc/ui/fallback", "rpc/ui/finder",
-			"rpc/ui/form", "rpc/ui/format", "rpc/ui/health", "rpc/ui/inputs", "rpc/ui/login", "rpc/ui/look", "rpc/ui/many",
-			"rpc/ui/markup", "rpc/ui/outcome", "rpc/ui/payload", "rpc/ui/recent", "rpc/ui/selection", "rpc/ui/sums",
+			"rpc/ui/form", "rpc/ui/format", "rpc/ui/health", "rpc/ui/inputs", "rpc/ui/keys", "rpc/ui/login", "rpc/ui/look",
+			"rpc/ui/many", "rpc/ui/markup", "rpc/ui/outcome", "rpc/ui/payload", "rpc/ui/recent", "rpc/ui/schedules",
+			"rpc/ui/selection", "rpc/ui/sums",
 		},
 		external: []string{"connectrpc.com", "google.golang.org/protobuf", "maragu.dev/gomponents"},
 		reason:   "pages make calls of the public API, so they see nothing of the server behind it",
@@ -464,6 +465,13 @@ var importTable = []importRow{
 		may:      []string{"rpc/ui/form", "rpc/ui/markup", "rpc/ui/outcome"},
 		external: []string{"maragu.dev/gomponents"},
 		reason:   "an input keeps what was typed, whatever form it is in",
+	},
+	{
+		dir: "rpc/ui/keys",
+		may: []string{"rpc/belfry/...", "rpc/ui/form", "rpc/ui/format", "rpc/ui/inputs", "rpc/ui/markup",
+			"rpc/ui/outcome", "rpc/ui/payload", "rpc/ui/selection"},
+		external: []string{"google.golang.org/protobuf", "maragu.dev/gomponents"},
+		reason:   "keys are read and changed by calls; a page of their jobs is one of a selection",
 	},
 	{
 		dir:    "rpc/ui/look",
@@ -525,6 +533,13 @@ var importTable = []importRow{
 	{
 		dir:    "rpc/ui/recent",
 		reason: "values are kept, whatever they are",
+	},
+	{
+		dir: "rpc/ui/schedules",
+		may: []string{"rpc/belfry/...", "rpc/ui/form", "rpc/ui/format", "rpc/ui/inputs", "rpc/ui/markup",
+			"rpc/ui/outcome", "rpc/ui/payload", "rpc/wire"},
+		external: []string{"connectrpc.com", "google.golang.org/protobuf", "maragu.dev/gomponents"},
+		reason:   "schedules are read and changed by calls; durations are written as the API reads them",
 	},
 	{
 		dir: "rpc/ui/selection",

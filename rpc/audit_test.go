@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -231,15 +232,23 @@ func dashboardForms() (order []string, forms map[string]url.Values) {
 	all := url.Values{"queue": {"shop/mails"}, "state": {"dead"}, "cause": {"smtp: refused"}, "act": {"redrive"},
 		"max": {"1"}}
 	chosen := url.Values{"queue": {"shop/mails"}, "state": {"dead"}, "jobs": {"mail-1"}, "act": {"redrive"}}
+	schedule := url.Values{"queue": {"shop/orders"}, "name": {"night"}, "names": {"night"}, "at": {"2026-01-01"},
+		"from": {"2026-01-01"}, "to": {"2026-01-02"}, "version": {"1"}, "confirm": {"night"}}
+	key := url.Values{"queue": {"shop/orders"}, "key": {"k"}, "confirm": {"k"}}
 	return []string{"pause", "resume", "queue-settings", "put", "run-now", "reschedule", "cancel", "count", "act-all",
-			"act-chosen", "redrive", "purge", "new-queue", "delete-queue"},
+			"act-chosen", "redrive", "purge", "pause-schedule", "resume-schedule", "pause-schedules", "resume-schedules",
+			"trigger-schedule", "backfill-schedule", "delete-schedule", "pause-key", "resume-key", "purge-key", "new-queue",
+			"delete-queue"},
 		map[string]url.Values{
 			"pause": queue, "resume": queue, "run-now": job, "reschedule": job, "cancel": job, "count": all, "act-all": all,
 			"act-chosen": chosen, "redrive": dead, "purge": {"queue": {"shop/mails"}, "confirm": {"shop/mails"},
 				"state": {"ready"}},
 			"queue-settings": {"queue": {"shop/orders"}, "maxJobs": {"7"}}, "put": {"queue": {"shop/orders"}, "body": {"x"}},
-			"new-queue":    {"queue": {"shop/new"}, "partitions": {"1"}},
-			"delete-queue": {"queue": {"shop/new"}, "confirm-delete": {"shop/new"}},
+			"new-queue":      {"queue": {"shop/new"}, "partitions": {"1"}},
+			"delete-queue":   {"queue": {"shop/new"}, "confirm-delete": {"shop/new"}},
+			"pause-schedule": schedule, "resume-schedule": schedule, "pause-schedules": schedule,
+			"resume-schedules": schedule, "trigger-schedule": schedule, "backfill-schedule": schedule,
+			"delete-schedule": schedule, "pause-key": key, "resume-key": key, "purge-key": key,
 		}
 }
 
@@ -277,7 +286,9 @@ var browserForms = []string{"settings", "login", "logout"}
 // none if a program makes them.
 func TestDashboardActionsAreAudited(t *testing.T) {
 	s := serve(t, withDashboard)
+	s.node.Format = fsm.LatestFormat
 	s.putJobs()
+	s.call("put-schedule", `{"queue":"shop/orders","name":"night","spec":{"cron":"0 2 * * *"}}`)
 	order, forms := dashboardForms()
 	for _, path := range s.server.handler.dashboard.Forms() {
 		if !slices.Contains(slices.Concat(order, actedForms, showForms, browserForms), path) {
@@ -314,7 +325,8 @@ func TestDashboardActionsAreAudited(t *testing.T) {
 	}
 	before := serial()
 	for _, page := range []string{"", "queues", "queue?queue=shop/orders", "jobs?queue=shop/orders", "dead", "cluster",
-		"namespaces", "tokens", "audit", "settings", "job?queue=held&id=held-1", "body?queue=held&id=held-1"} {
+		"namespaces", "tokens", "audit", "settings", "job?queue=held&id=held-1", "body?queue=held&id=held-1",
+		"schedules", "schedules?queue=shop/orders", "keys?queue=shop/orders", "key?queue=shop/orders&key=k"} {
 		s.send(http.MethodGet, "/ui/"+page, "")
 	}
 	s.send(http.MethodPost, "/v1/cancel", `{"queue":"shop/orders","id":"x"}`, "Dashboard", "true", "Belfry-Dashboard",

@@ -63,6 +63,11 @@ func newAttacked(t *testing.T) *attacked {
 		}
 		call("nack", fmt.Sprintf(`{"lease":%q,"error":%q}`, held.Jobs[0].Lease, secretText))
 	}
+	for _, queue := range []string{"shop/orders", "bank/orders"} {
+		call("put", fmt.Sprintf(`{"queue":%q,"id":"keyed","key":"k-%s","delay":"1h"}`, queue, secretText))
+		call("put-schedule", fmt.Sprintf(`{"queue":%q,"name":"night","spec":{"cron":"0 2 * * *"},"job":{"text":%q}}`, queue,
+			secretText))
+	}
 	call("put", `{"queue":"bank/orders","id":"held"}`)
 	got := a.send(http.MethodPost, "/v1/reserve", `{"queues":["bank/orders"],"ttr":"3600s"}`, "Content-Type",
 		"application/json", "Authorization", "Bearer "+a.tokens["root"], "Belfry-Client", "teller")
@@ -101,6 +106,25 @@ func (a *attacked) state() string {
 				a.t.Fatal(err)
 			}
 			fmt.Fprintln(&all, queue, state, list)
+		}
+		for _, rooms := range []string{"list-schedules", "list-keys"} {
+			got := a.with(a.tokens["root"], http.MethodPost, "/v1/"+rooms, fmt.Sprintf(`{"queue":%q}`, queue))
+			var list struct {
+				Schedules []struct {
+					Name   string
+					Paused bool
+					Counts struct{ Backfilled string }
+				}
+				Keys []struct {
+					Key    string
+					Paused bool
+					Counts struct{ Delayed int }
+				}
+			}
+			if err := json.Unmarshal([]byte(got.body), &list); err != nil {
+				a.t.Fatal(err)
+			}
+			fmt.Fprintln(&all, queue, rooms, list)
 		}
 		got := a.with(a.tokens["root"], http.MethodPost, "/v1/get-queue", fmt.Sprintf(`{"queue":%q}`, queue))
 		fmt.Fprintln(&all, queue, "paused", strings.Contains(got.body, `"paused":true`), "limit",
@@ -167,7 +191,13 @@ func (a *attacked) attackForms(queue string) map[string]string {
 	}
 	view := strings.Split(a.tokens["view"], "_")[1]
 	waits, dies := []string{"id", "waits", "due", "2h", "state", "delayed"}, []string{"id", "dies"}
+	night := fields("name", "night", "names", "night", "at", "2026-01-01", "from", "2026-01-01", "to", "2026-01-03",
+		"version", "1", "confirm", "night")
+	key := fields("key", "k-"+secretText, "confirm", "k-"+secretText)
 	return map[string]string{
+		"pause-schedule": night, "resume-schedule": night, "pause-schedules": night, "resume-schedules": night,
+		"trigger-schedule": night, "backfill-schedule": night, "delete-schedule": night,
+		"pause-key": key, "resume-key": key, "purge-key": key,
 		"pause": fields(), "resume": fields(), "purge": fields("confirm", queue, "state", "delayed"),
 		"run-now": fields(waits...), "reschedule": fields(waits...), "cancel": fields(waits...), "redrive": fields(dies...),
 		"act-all":    fields("state", "dead", "cause", secretText, "act", "redrive", "max", "1"),
@@ -301,6 +331,8 @@ func protectedPaths() map[string]string {
 		"/ui/settings": "root", "/ui/login": "", "/ui/login?next=queues": "root", "/ui/none": "root", "/ui/pause": "root",
 		"/ui/queue?queue=none": "root", "/ui/jobs?queue=a&after=x": "root", "/ui/jobs?queue=bank/orders&state=dead": "shop",
 		"/ui/queues?filter=a": "", "/ui/body?queue=bank/orders&id=none": "root", "/ui//queues": "root",
+		"/ui/schedules": "root", "/ui/schedule?queue=bank/orders&name=night": "root", "/ui/keys?queue=bank/orders": "root",
+		"/ui/backfill?queue=bank/orders&name=night&from=x": "root", "/ui/key?queue=bank/orders&key=k": "shop",
 		"/ui/static/../queues": "", "/ui/static/style.css": "", "/ui/static/none.css": "", "/ui/static/": "",
 	}
 }
@@ -442,6 +474,8 @@ func escapes() []string {
 		"/ui/job?queue=%62ank/orders&id=waits", "/ui//job?" + bank + "&id=waits", "/ui/%6aob?" + bank + "&id=waits",
 		"/ui/x/../job?" + bank + "&id=waits", "/ui/static/../job?" + bank + "&id=waits",
 		"/ui/login/../job?" + bank + "&id=waits", "/ui/./body?" + bank + "&id=waits",
+		"/ui/schedule?" + bank + "&name=night", "/ui/keys?" + bank, "/ui/keys?" + bank + "&order=name&prefix=k-",
+		"/ui/jobs?" + bank + "&state=delayed&key=k-" + secretText,
 	}
 }
 
@@ -462,7 +496,8 @@ func TestDashboardScopes(t *testing.T) {
 		}
 		for _, who := range []string{"", "view", "shop"} {
 			got := follow(target, a.cookies[who])
-			empty := strings.HasPrefix(target, "/ui/dead") // of the queues that the session sees
+			// The one is of the queues that the session sees, and the other without what its jobs say.
+			empty := strings.HasPrefix(target, "/ui/dead") || strings.HasPrefix(target, "/ui/schedule?") && who == "view"
 			if strings.Contains(got.body, secretText) || got.status < 300 && !empty {
 				t.Errorf("%s shows a secret to %q: %d", target, who, got.status)
 			}
@@ -470,6 +505,7 @@ func TestDashboardScopes(t *testing.T) {
 	}
 	for _, page := range []string{
 		"tokens", "audit", "namespaces", "jobs?queue=shop/orders", "job?queue=shop/orders&id=waits",
+		"keys?queue=shop/orders", "key?queue=shop/orders&key=k",
 	} {
 		if got := follow("/ui/"+page, a.cookies["view"]); got.status != http.StatusForbidden {
 			t.Errorf("%s for a session that sees numbers: %d", page, got.status)

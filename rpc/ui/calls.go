@@ -11,14 +11,16 @@ import (
 )
 
 // newClients returns clients of the API.
-func newClients(api http.RoundTripper) (belfryv1connect.QueueServiceClient, belfryv1connect.AdminServiceClient) {
+func newClients(api http.RoundTripper) (belfryv1connect.QueueServiceClient, belfryv1connect.AdminServiceClient,
+	belfryv1connect.ScheduleServiceClient) {
 	direct := &http.Client{Transport: visitorTransport{api}}
 	// Nothing is sent anywhere, so nothing is compressed.
 	options := connect.WithClientOptions(connect.WithAcceptCompression("gzip", nil, nil),
 		connect.WithInterceptors(fallback.Interceptor()))
 	const nowhere = "http://belfry" // the host is that of the page, see RoundTrip
 	return belfryv1connect.NewQueueServiceClient(direct, nowhere, options),
-		belfryv1connect.NewAdminServiceClient(direct, nowhere, options)
+		belfryv1connect.NewAdminServiceClient(direct, nowhere, options),
+		belfryv1connect.NewScheduleServiceClient(direct, nowhere, options)
 }
 
 // visitorKey is the key of the request for a page, in the context of the calls that the page makes.

@@ -13,8 +13,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/ui/selection"
 )
 
-// chosenFormMax bounds the form of chosen jobs: 500 ids of 256 bytes, each of which has nine
-// characters there.
+// chosenFormMax bounds the form of chosen jobs: 500 ids of 256 bytes and keys of 128, each of which has
+// nine characters there.
 const chosenFormMax = 2 << 20
 
 // choose shows what can be done to the jobs that a person has chosen. It changes nothing.
@@ -25,7 +25,7 @@ func (p *Pages) choose(v *visit) (string, error) {
 }
 
 // chosen are the jobs of a form: those of its boxes, or of its hidden field.
-func (v *visit) chosen() (of selection.Selection, ids []string, err error) {
+func (v *visit) chosen() (of selection.Selection, jobs []selection.Job, err error) {
 	if of, err = selection.Read(v.param, v.clock.Zone); err != nil {
 		return of, nil, err
 	}
@@ -33,35 +33,35 @@ func (v *visit) chosen() (of selection.Selection, ids []string, err error) {
 	if text == "" {
 		text = strings.Join(v.r.PostForm["job"], ",")
 	}
-	if ids, err = selection.SplitIDs(text); err != nil {
+	if jobs, err = selection.SplitJobs(text); err != nil {
 		return of, nil, err
 	}
-	if len(ids) == 0 || len(ids) > chosenMax {
+	if len(jobs) == 0 || len(jobs) > chosenMax {
 		return of, nil, formError("job", "choose 1 to %d jobs", chosenMax)
 	}
-	return of, ids, nil
+	return of, jobs, nil
 }
 
 // chosenMax is how many jobs a person can choose: those of the longest page.
 const chosenMax = 500
 
 func (p *Pages) showChosen(v *visit) (content, error) {
-	of, ids, err := v.chosen()
+	of, jobs, err := v.chosen()
 	if err != nil {
 		return content{}, err
 	}
 	hidden := append(of.Pairs(), "size", v.size(), "from", v.param("from"), "on", "chosen", "jobs",
-		selection.JoinIDs(ids))
-	forms := selection.Forms{Path: "act-chosen", Hidden: hidden, State: of.State, Jobs: uint64(len(ids)), Input: v.Field,
+		selection.JoinJobs(jobs))
+	forms := selection.Forms{Path: "act-chosen", Hidden: hidden, State: of.State, Jobs: uint64(len(jobs)), Input: v.Field,
 		RequestID: func(act selection.Act) g.Node { return v.requestIDOf(string(act)) }}
 	var items g.Group
-	for _, id := range ids {
-		items = append(items, h.Li(markup.IDLink(of.Queue, id)))
+	for _, j := range jobs {
+		items = append(items, h.Li(markup.IDLink(of.Queue, j.ID, j.Key)))
 	}
 	back := markup.Query("jobs", append(of.Pairs(), "size", v.size(), "from", v.param("from"))...)
 	return content{title: "Chosen jobs of " + of.Queue, entry: "Queues", body: g.Group{
 		markup.Path("Queues", "queues", of.Queue, markup.Query("queue", "queue", of.Queue), "Jobs", back),
-		h.H1(g.Text(selection.Jobs(uint64(len(ids))) + " chosen")),
+		h.H1(g.Text(selection.Jobs(uint64(len(jobs))) + " chosen")),
 		forms.Draw(),
 		h.Ul(items),
 	}}, nil
@@ -70,7 +70,7 @@ func (p *Pages) showChosen(v *visit) (content, error) {
 // actOnChosen acts on each of the chosen jobs. Those that have ended or changed meanwhile are left as
 // they are.
 func (p *Pages) actOnChosen(v *visit) (string, error) {
-	of, ids, err := v.chosen()
+	of, jobs, err := v.chosen()
 	if err != nil {
 		return "", err
 	}
@@ -78,10 +78,10 @@ func (p *Pages) actOnChosen(v *visit) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	done, err := many.Act(v.ctx, p.queues, of.Queue, ids, &order, v.param("requestId"))
+	done, err := many.Act(v.ctx, p.queues, of.Queue, jobs, &order, v.param("requestId"))
 	if err != nil {
 		return "", &outcome.Partial{Done: strconv.Itoa(done) + " jobs were changed", Err: err}
 	}
 	return markup.Query("jobs", append(of.Pairs(), "size", v.size(), "from", v.param("from"), "done",
-		"chosen-"+string(order.Act), "n", strconv.Itoa(done), "left", strconv.Itoa(len(ids)-done))...), nil
+		"chosen-"+string(order.Act), "n", strconv.Itoa(done), "left", strconv.Itoa(len(jobs)-done))...), nil
 }

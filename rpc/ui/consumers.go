@@ -86,7 +86,8 @@ func (v *visit) consumerRow(c *many.Consumer) g.Node {
 	return h.Tr(h.ID(selection.HolderID(c.Client)), h.Th(h.Scope("row"), h.Class("free"),
 		g.Text(cmp.Or(payload.Visible(name), "–"))),
 		h.Td(h.Class("free"), g.Text(cmp.Or(payload.Visible(address), "not known"))), markup.Number(format.Grouped(c.Jobs)),
-		h.Td(v.when(many.Since(c.Oldest))), h.Td(markup.IDLink(c.Oldest.Queue, c.Oldest.Id)), h.Td(queues),
+		h.Td(v.when(many.Since(c.Oldest))), h.Td(markup.IDLink(c.Oldest.Queue, c.Oldest.Id, c.Oldest.Key)),
+		h.Td(queues),
 		g.If(!v.pages.cfg.ReadOnly, h.Td(v.releaseForm(c))))
 }
 

@@ -135,7 +135,7 @@ func (v *visit) deadRow(d *many.DeadGroup) g.Node {
 	}
 	return h.Tr(
 		h.Th(h.Scope("row"), markup.Link(markup.Query("dead", "queue", d.Queue), d.Queue)),
-		h.Td(h.Class("free"), errorText(d), g.Text(" · "), markup.IDLink(d.Queue, d.ID)),
+		h.Td(h.Class("free"), errorText(d), g.Text(" · "), markup.IDLink(d.Queue, d.ID, d.Key)),
 		markup.Number(format.Grouped(d.Jobs)), h.Td(act), h.Td(v.when(timestamppb.New(d.First))),
 		h.Td(v.when(timestamppb.New(d.Last))),
 		h.Td(markup.Link(markup.Query("jobs", of.Pairs()...), "jobs, rate, cancel, download")))

@@ -16,14 +16,17 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/ui/form"
 	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/keys"
 	"github.com/belfrydb/belfry/rpc/ui/many"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/payload"
+	"github.com/belfrydb/belfry/rpc/ui/schedules"
 )
 
 // readJob reads a job, or what is remembered of one that has ended.
 func (p *Pages) readJob(v *visit) (*belfryv1.GetResponse, error) {
-	return p.queues.Get(v.ctx, &belfryv1.GetRequest{Queue: v.param("queue"), Id: v.param("id"), Ended: true})
+	return p.queues.Get(v.ctx, &belfryv1.GetRequest{Queue: v.param("queue"), Id: v.param("id"),
+		Key: v.param("key"), Ended: true})
 }
 
 func (p *Pages) showJob(v *visit) (content, error) {
@@ -70,6 +73,8 @@ func (v *visit) whyReady(j *belfryv1.Job) g.Node {
 		return nil
 	case q.Settings.GetPaused():
 		return h.P(h.Class("warning"), g.Text("The queue is "+v.paused(q.Settings)+", so nobody gets the job."))
+	case j.Key != "":
+		return h.P(g.Text("If its key keeps it waiting, the page of the key says why: "), keys.Link(j.Queue, j.Key))
 	case q.WaitingConsumers != nil && *q.WaitingConsumers == 0:
 		return h.P(h.Class("warning"), g.Text("No consumer waits for jobs of this queue now. The next one that asks "+
 			"gets it."))
@@ -91,7 +96,8 @@ func (v *visit) jobFacts(j *belfryv1.Job) g.Node {
 	}
 	rows := []g.Node{
 		v.timeFact("Due", j.DueAt), v.timeFact("First due", j.FirstDueAt), v.timeFact("Put", j.CreatedAt),
-		v.timeFact("Expires", j.ExpiresAt), v.timeFact("Ended", j.EndedAt), markup.Fact("Attempts", attempts),
+		v.timeFact("Expires", j.ExpiresAt), v.timeFact("Ended", j.EndedAt), keys.Fact(j), schedules.Fact(j),
+		markup.Fact("Version", versionText(j)), markup.Fact("Attempts", attempts),
 		markup.Fact("Held by", payload.Visible(j.Client)), v.timeFact("Held since", j.ReservedAt),
 		v.timeFact("Lease since", j.LeaseSince), v.timeFact("Held until", j.LeaseUntil), markup.Fact("Fence", fence),
 	}
@@ -142,7 +148,7 @@ func headersOf(j *belfryv1.Job) g.Node {
 
 // jobPage is the page of a job as it is shown now, with something else.
 func (v *visit) jobPage(j *belfryv1.Job, name, value string) string {
-	pairs := []string{"queue", j.Queue, "id", j.Id, "as", v.param("as"), "bodies", v.param("bodies")}
+	pairs := []string{"queue", j.Queue, "id", j.Id, "key", j.Key, "as", v.param("as"), "bodies", v.param("bodies")}
 	return markup.Query("job", append(pairs, name, value)...)
 }
 
@@ -157,7 +163,7 @@ func (v *visit) shownBody(j *belfryv1.Job) []g.Node {
 		h.Ul(h.Class("tabs"), g.Map(shown.Forms, func(form string) g.Node {
 			return h.Li(h.A(h.Href(v.jobPage(j, "as", form)), g.If(form == shown.Form, h.Aria("current", "page")),
 				g.Text(names[form])))
-		}), h.Li(h.A(h.Href(markup.Query("body", "queue", j.Queue, "id", j.Id)), g.Attr("download"),
+		}), h.Li(h.A(h.Href(markup.Query("body", "queue", j.Queue, "id", j.Id, "key", j.Key)), g.Attr("download"),
 			g.Text("download as it is")))),
 		h.P(h.Class("help"), g.Text(about)),
 		shown.Node,
@@ -177,7 +183,7 @@ func (v *visit) commands(j *belfryv1.Job) (string, error) {
 }
 
 func (v *visit) jobActions(j *belfryv1.Job) g.Node {
-	hidden := []string{"queue", j.Queue, "id", j.Id}
+	hidden := []string{"queue", j.Queue, "id", j.Id, "key", j.Key}
 	held := j.State == belfryv1.JobState_JOB_STATE_RESERVED
 	var forms g.Group
 	switch {
@@ -223,18 +229,18 @@ func (p *Pages) download(w http.ResponseWriter, r *http.Request) {
 
 // jobAfter returns the page of the job of a form, with the notice about what was done.
 func (v *visit) jobAfter(done string) string {
-	return markup.Query("job", "queue", v.param("queue"), "id", v.param("id"), "done", done)
+	return markup.Query("job", "queue", v.param("queue"), "id", v.param("id"), "key", v.param("key"), "done", done)
 }
 
 func (p *Pages) runNow(v *visit) (string, error) {
 	_, err := p.queues.Reschedule(v.ctx, &belfryv1.RescheduleRequest{Queue: v.param("queue"), Id: v.param("id"),
-		When: &belfryv1.RescheduleRequest_Delay{Delay: durationpb.New(0)}})
+		Key: v.param("key"), When: &belfryv1.RescheduleRequest_Delay{Delay: durationpb.New(0)}})
 	return v.jobAfter("run-now"), err
 }
 
 // rescheduleJob gives a job the due time, or the delay, that the form has.
 func (p *Pages) rescheduleJob(v *visit) (string, error) {
-	req := &belfryv1.RescheduleRequest{Queue: v.param("queue"), Id: v.param("id")}
+	req := &belfryv1.RescheduleRequest{Queue: v.param("queue"), Id: v.param("id"), Key: v.param("key")}
 	delay, at, err := form.Moment("due", strings.TrimSpace(v.param("due")), v.clock.Zone)
 	switch {
 	case err != nil:
@@ -251,7 +257,7 @@ func (p *Pages) rescheduleJob(v *visit) (string, error) {
 // cancelJob removes a job. One that a consumer holds is removed only if the form says so.
 func (p *Pages) cancelJob(v *visit) (string, error) {
 	_, err := p.queues.Cancel(v.ctx, &belfryv1.CancelRequest{Queue: v.param("queue"), Id: v.param("id"),
-		Force: v.param("force") == "yes"})
+		Key: v.param("key"), Force: v.param("force") == "yes"})
 	return markup.Query("jobs", "queue", v.param("queue"), "state", v.param("state"), "done", "cancel"), err
 }
 

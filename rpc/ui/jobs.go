@@ -3,7 +3,6 @@ package ui
 import (
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 
@@ -13,6 +12,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/ui/export"
 	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/keys"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/payload"
 	"github.com/belfrydb/belfry/rpc/ui/selection"
@@ -88,6 +88,7 @@ func (page *jobsPage) filter() g.Node {
 	return markup.Filter("jobs", []string{"queue", page.of.Queue, "state", format.Word(page.of.State)},
 		input("Due from", "after", "18", "2026-01-31 15:04"), input("to before", "before", "18", "2026-01-31 16:04"),
 		input("Id begins with", "idPrefix", "16", "order-47"), input("Text", "text", "16", "in id, headers, error, body"),
+		input("Key", "key", "16", "customer-42"),
 		g.If(page.of.State == belfryv1.JobState_JOB_STATE_DEAD || page.of.Cause != "",
 			input("Cause", "cause", "24", "smtp: # refused")),
 		markup.Choice("Rows", "size", page.size(), lengths...), markup.Button("Show"))
@@ -134,9 +135,9 @@ func (page *jobsPage) table() g.Node {
 		columns = append([]g.Node{h.Td(h.Span(h.Class("unseen"), g.Text("Choose")))}, columns...)
 	}
 	table := markup.Grid("Jobs", columns, g.Map(jobs, func(j *belfryv1.Job) g.Node {
-		return h.Tr(g.If(acts, h.Td(h.Input(h.Type("checkbox"), h.Name("job"), h.Value(url.QueryEscape(j.Id)),
-			h.Aria("label", "choose "+payload.Visible(j.Id))))),
-			h.Th(h.Scope("row"), markup.IDLink(page.of.Queue, j.Id)), h.Td(page.when(j.DueAt)),
+		return h.Tr(g.If(acts, h.Td(h.Input(h.Type("checkbox"), h.Name("job"),
+			h.Value(selection.Job{ID: j.Id, Key: j.Key}.String()), h.Aria("label", "choose "+payload.Visible(j.Id))))),
+			h.Th(h.Scope("row"), markup.IDLink(page.of.Queue, j.Id, j.Key)), h.Td(page.when(j.DueAt)),
 			markup.Number(format.Grouped(j.Attempt)), markup.Number(strconv.Itoa(int(j.Priority))),
 			markup.Number(format.Size(uint64(j.BodyBytes))), h.Td(h.Class("free"), g.Text(payload.Visible(j.LastError))))
 	}))
@@ -155,6 +156,9 @@ func (page *jobsPage) hidden() []string {
 
 // actions are those on all jobs of the selection: with their number, or else with a count first.
 func (page *jobsPage) actions() g.Node {
+	if page.of.Key != "" {
+		return page.keyActions()
+	}
 	n, known := uint64(len(page.list.Jobs)), page.param("from") == "" && page.list.NextPageToken == ""
 	if !known && !page.of.Narrowed() {
 		n, known = selection.CountOf(page.counts, page.of.State), true
@@ -162,8 +166,7 @@ func (page *jobsPage) actions() g.Node {
 	if known && n == 0 {
 		return nil
 	}
-	download := h.P(h.A(h.Href(markup.Query("export", page.of.Pairs()...)), g.Attr("download"),
-		g.Text("Download as lines of JSON")))
+	download := page.download()
 	switch {
 	case page.pages.cfg.ReadOnly:
 		return markup.Section("All that match", download)
@@ -174,6 +177,18 @@ func (page *jobsPage) actions() g.Node {
 			markup.Acting("count", page.hidden(),
 				page.requestIDOf("count"), markup.Button("Count all jobs that match"))), download)
 	}
+}
+
+// download leads to the file with the jobs.
+func (page *jobsPage) download() g.Node {
+	return h.P(h.A(h.Href(markup.Query("export", page.of.Pairs()...)), g.Attr("download"),
+		g.Text("Download as lines of JSON")))
+}
+
+// keyActions leads to the page of the key: no task acts on the jobs of one key.
+func (page *jobsPage) keyActions() g.Node {
+	return markup.Section("All that match", h.P(g.Text("All jobs of a key are paused or removed on the page of "),
+		keys.Link(page.of.Queue, page.of.Key), g.Text(".")), page.download())
 }
 
 // exportJobs sends the jobs of a selection as lines of JSON. What fails after the first line ends the

@@ -47,13 +47,15 @@ func (p *Pages) showQueue(v *visit) (content, error) {
 			markup.Figure{Name: "Oldest ready", Value: cmp.Or(format.Duration(q.OldestReadyAge), "–")},
 			markup.Figure{Name: "Waiting consumers", Value: cmp.Or(sums.Waiting(q), "–")},
 			markup.Figure{Name: "Stored", Value: format.Size(q.Bytes)}),
+		h.P(markup.Link(markup.Query("schedules", "queue", q.Name), "Schedules"), g.Text(" · "),
+			markup.Link(markup.Query("keys", "queue", q.Name), "Keys")),
 		markup.Section("When jobs fall due", g.Map(dueCharts(q), func(c chart.Bars) g.Node { return c.Draw(v.clock) }),
 			g.If(q.Due.GetLater() > 0, h.P(g.Text(format.Grouped(q.Due.GetLater())+" fall due later.")))),
 		markup.Section("The last hour", g.If(upgrading, h.P(g.Text("It is shown once all nodes run a version that "+
 			"knows it."))), g.If(!upgrading, g.Map(chart.LastHour(v.clock, res.Minutes, res.MinutesSince.AsTime()),
 			func(c chart.Lines) g.Node { return c.Draw(v.clock) }))),
-		h.Div(h.Class("columns"), markup.Section("The last minute", lastMinute(q)),
-			markup.Section("Since the queue was made", totalsOf(q.Totals)),
+		h.Div(h.Class("columns"), markup.Section("The last minute", sums.LastMinuteFacts(q)),
+			markup.Section("Since the queue was made", sums.TotalFacts(q.Totals)),
 			markup.Section("Settings", p.settingsTable(q), p.settingsLink(q.Name))),
 	}
 	if !p.cfg.ReadOnly {
@@ -69,32 +71,6 @@ func (v *visit) paused(s *belfryv1.QueueSettings) string {
 		return "paused"
 	}
 	return "paused until " + v.clock.Text(s.PausedUntil)
-}
-
-func lastMinute(q *belfryv1.Queue) g.Node {
-	perSecond := func(name string, n float64) g.Node {
-		if q.Rates == nil {
-			return markup.Fact(name, "not known")
-		}
-		return markup.Fact(name, format.Rate(n))
-	}
-	return markup.Facts(
-		perSecond("Put per second", q.Rates.GetPutsPerSecond()),
-		perSecond("Handed out per second", q.Rates.GetReservesPerSecond()),
-		perSecond("Acked per second", q.Rates.GetAcksPerSecond()),
-		markup.Fact("Lateness, half of the jobs", cmp.Or(format.Duration(q.Lateness.GetP50()), "–")),
-		markup.Fact("Lateness, 99 of 100", cmp.Or(format.Duration(q.Lateness.GetP99()), "–")))
-}
-
-func totalsOf(t *belfryv1.QueueTotals) g.Node {
-	return markup.Facts(markup.Fact("Put", format.Grouped(t.GetPuts())), markup.Fact("Handed out",
-		format.Grouped(t.GetReserves())),
-		markup.Fact("Acked", format.Grouped(t.GetAcks())), markup.Fact("Failed", format.Grouped(t.GetNacks())),
-		markup.Fact("Lapsed leases", format.Grouped(t.GetLapses())), markup.Fact("Given back",
-			format.Grouped(t.GetReleases())),
-		markup.Fact("Became dead", format.Grouped(t.GetDeaths())), markup.Fact("Cancelled or purged",
-			format.Grouped(t.GetCancels())),
-		markup.Fact("Expired", format.Grouped(t.GetExpiries())), markup.Fact("Redriven", format.Grouped(t.GetRedrives())))
 }
 
 // settingsLink leads to the form for the settings, where there are actions.

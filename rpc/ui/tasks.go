@@ -139,7 +139,7 @@ func (p *Pages) pageOfForm(v *visit) (content, error) {
 
 // startCount begins a task that counts the jobs of a selection.
 func (p *Pages) startCount(v *visit) (string, error) {
-	of, err := selection.Read(v.param, v.clock.Zone)
+	of, err := selection.ReadForTask(v.param, v.clock.Zone)
 	if err != nil {
 		return "", err
 	}
@@ -150,7 +150,7 @@ func (p *Pages) startCount(v *visit) (string, error) {
 
 // actOnAll begins a task that acts on the jobs of a selection: on as many as the button said.
 func (p *Pages) actOnAll(v *visit) (string, error) {
-	of, err := selection.Read(v.param, v.clock.Zone)
+	of, err := selection.ReadForTask(v.param, v.clock.Zone)
 	if err != nil {
 		return "", err
 	}

@@ -49,11 +49,12 @@ type Config struct {
 
 // Pages serves the dashboard. It implements http.Handler.
 type Pages struct {
-	cfg    Config
-	queues belfryv1connect.QueueServiceClient
-	admin  belfryv1connect.AdminServiceClient
-	mux    *http.ServeMux
-	forms  []string
+	cfg       Config
+	queues    belfryv1connect.QueueServiceClient
+	admin     belfryv1connect.AdminServiceClient
+	schedules belfryv1connect.ScheduleServiceClient
+	mux       *http.ServeMux
+	forms     []string
 	// These are shared by pages, because they cost more than one call.
 	allQueues            reads[*queueList]
 	deadJobs, deadCauses reads[*many.Dead]
@@ -73,7 +74,7 @@ func New(cfg Config) (*Pages, error) {
 		deadJobs: newReads[*many.Dead](listFresh, listOld), deadCauses: newReads[*many.Dead](causesFresh, causesOld),
 		holders: newReads[*many.Held](holdersFresh, holdersOld),
 	}
-	p.queues, p.admin = newClients(cfg.API)
+	p.queues, p.admin, p.schedules = newClients(cfg.API)
 	p.route()
 	return p, nil
 }
@@ -113,19 +114,25 @@ func CheckPath(path string) error {
 	return nil
 }
 
+// get names the page at a path.
+func (p *Pages) get(path string, page func(*visit) (content, error)) {
+	p.mux.Handle("GET "+p.cfg.Path+path, p.page(page))
+}
+
+// form names what takes the form that is posted to a path.
+func (p *Pages) form(path string, handler http.Handler) {
+	p.forms = append(p.forms, path)
+	p.mux.Handle("POST "+p.cfg.Path+path, handler)
+}
+
+// post names an act. page is where its form is: it is shown again if the act is refused.
+func (p *Pages) post(path string, act func(*visit) (string, error), page func(*visit) (content, error)) {
+	p.form(path, p.action(action{act, page, formBytesMax}))
+}
+
 // route names what is at each path.
 func (p *Pages) route() {
-	get := func(path string, page func(*visit) (content, error)) {
-		p.mux.Handle("GET "+p.cfg.Path+path, p.page(page))
-	}
-	form := func(path string, handler http.Handler) {
-		p.forms = append(p.forms, path)
-		p.mux.Handle("POST "+p.cfg.Path+path, handler)
-	}
-	// page is where the form of an act is: it is shown again if the act is refused.
-	post := func(path string, act func(*visit) (string, error), page func(*visit) (content, error)) {
-		form(path, p.action(action{act, page, formBytesMax}))
-	}
+	get, form, post := p.get, p.form, p.post
 	get("{$}", p.overview)
 	get("queues", p.listQueues)
 	get("queue", p.showQueue)
@@ -175,6 +182,7 @@ func (p *Pages) route() {
 	post("new-token", p.createToken, p.listTokens)
 	post("rotate-token", p.rotateToken, p.showToken)
 	post("revoke-token", p.revokeToken, p.showToken)
+	p.routeRooms()
 	form("settings", http.HandlerFunc(p.keepSettings))
 	p.mux.HandleFunc("GET "+p.cfg.Path+"login", p.showLogin)
 	form("login", http.HandlerFunc(p.login))
@@ -232,7 +240,11 @@ func (p *Pages) page(show func(*visit) (content, error)) http.Handler {
 			v.redirect(c.target)
 			return
 		}
-		v.send(http.StatusOK, c)
+		status := http.StatusOK
+		if v.Problem != nil { // of the query, which the page says
+			status = v.Problem.Status
+		}
+		v.send(status, c)
 	})
 }
 

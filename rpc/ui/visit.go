@@ -64,8 +64,8 @@ type content struct {
 // entries are the names and pages of the navigation.
 func entries() [][2]string {
 	return [][2]string{
-		{"Overview", "./"}, {"Queues", "queues"}, {"Dead letters", "dead"}, {"Consumers", "consumers"},
-		{"Tasks", "tasks"}, {"Cluster", "cluster"}, {"Namespaces", "namespaces"},
+		{"Overview", "./"}, {"Queues", "queues"}, {"Schedules", "schedules"}, {"Dead letters", "dead"},
+		{"Consumers", "consumers"}, {"Tasks", "tasks"}, {"Cluster", "cluster"}, {"Namespaces", "namespaces"},
 		{"Tokens", "tokens"}, {"Audit", "audit"}, {"Settings", "settings"},
 	}
 }
@@ -143,7 +143,7 @@ func (v *visit) when(t *timestamppb.Timestamp) g.Node { return markup.Time(v.clo
 
 // timeFact is a row of facts with a time. It is left out if the time is not set.
 func (v *visit) timeFact(name string, t *timestamppb.Timestamp) g.Node {
-	return g.If(t != nil, markup.FactOf(name, v.when(t)))
+	return markup.TimeFact(v.clock, name, t)
 }
 
 // redirect answers a form: the browser gets the page at target, relative to this one. A reload then

@@ -106,7 +106,7 @@ func read(ctx context.Context, from Reader, some []*belfryv1.Job) ([]*belfryv1.J
 	var reads sync.WaitGroup
 	for i, j := range some {
 		reads.Go(func() {
-			res, err := from.Get(ctx, &belfryv1.GetRequest{Queue: j.Queue, Id: j.Id})
+			res, err := from.Get(ctx, &belfryv1.GetRequest{Queue: j.Queue, Id: j.Id, Key: j.Key})
 			switch jobs[i] = res.GetJob(); {
 			case err == nil && res.Stale:
 				errs[i] = errStale()

@@ -39,7 +39,7 @@ func (f *Found) Table(clock format.Clock, text, queue string) g.Node {
 	}
 	return markup.Grid("Jobs", markup.Headings("Id", "Queue", "State", "Due", "Last error"),
 		g.Map(f.Jobs, func(j *belfryv1.Job) g.Node {
-			return h.Tr(h.Th(h.Scope("row"), markup.IDLink(j.Queue, j.Id)),
+			return h.Tr(h.Th(h.Scope("row"), markup.IDLink(j.Queue, j.Id, j.Key)),
 				h.Td(markup.Link(markup.Query("queue", "queue", j.Queue), j.Queue)), h.Td(g.Text(format.Word(j.State))),
 				h.Td(markup.Time(clock, j.DueAt)), h.Td(h.Class("free"), g.Text(payload.Visible(j.LastError))))
 		}))

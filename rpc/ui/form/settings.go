@@ -28,6 +28,11 @@ type Setting struct {
 	read func(field, text string, s *belfryv1.QueueSettings) error
 }
 
+// OfKeys reports whether the setting is about the keys of jobs.
+func (s *Setting) OfKeys() bool {
+	return strings.HasPrefix(s.Name, "key") || s.Name == "holdOnDead" || s.Name == "noKeys"
+}
+
 // The values of an input that is a choice between two.
 const (
 	yes = "yes"

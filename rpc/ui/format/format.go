@@ -121,7 +121,8 @@ func Rate(perSecond float64) string {
 // Word writes the name of a value of an enum in lower case, without its prefix.
 func Word(value fmt.Stringer) string {
 	name := value.String()
-	for _, prefix := range []string{"JOB_STATE_", "TASK_ACT_", "NODE_STATE_", "OVERDUE_MODE_", "EXPIRE_TO_"} {
+	for _, prefix := range []string{"JOB_STATE_", "TASK_ACT_", "NODE_STATE_", "OVERDUE_MODE_", "EXPIRE_TO_",
+		"FIRING_RESULT_"} {
 		name = strings.TrimPrefix(name, prefix)
 	}
 	return strings.ToLower(strings.ReplaceAll(name, "_", " "))

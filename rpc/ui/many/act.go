@@ -24,9 +24,13 @@ type Changer interface {
 // Act carries out an order on jobs of a queue, and returns how many were changed. Jobs that have ended
 // or changed meanwhile are left as they are. After an error some may have been changed; the same call
 // with the same request id goes on.
-func Act(ctx context.Context, by Changer, queue string, ids []string, order *selection.Order,
+func Act(ctx context.Context, by Changer, queue string, jobs []selection.Job, order *selection.Order,
 	requestID string) (int, error) {
-	if order.Act == selection.Redrive {
+	if order.Act == selection.Redrive { // the call finds a job by its id, whatever its key
+		var ids []string
+		for _, j := range jobs {
+			ids = append(ids, j.ID)
+		}
 		res, err := by.Redrive(ctx, &belfryv1.RedriveRequest{Queue: queue, Ids: ids, RequestId: requestID})
 		return int(res.GetMoved()), err
 	}
@@ -34,11 +38,11 @@ func Act(ctx context.Context, by Changer, queue string, ids []string, order *sel
 	var calls sync.WaitGroup
 	var first error
 	done, slots := 0, make(chan struct{}, callsAtOnce)
-	for i, id := range ids {
+	for i, job := range jobs {
 		slots <- struct{}{}
 		calls.Go(func() {
 			defer func() { <-slots }()
-			err := actOn(ctx, by, queue, id, order, fmt.Sprintf("%s-%d", requestID, i))
+			err := actOn(ctx, by, queue, job, order, fmt.Sprintf("%s-%d", requestID, i))
 			code := connect.CodeOf(err)
 			mu.Lock()
 			defer mu.Unlock()
@@ -55,12 +59,14 @@ func Act(ctx context.Context, by Changer, queue string, ids []string, order *sel
 }
 
 // actOn makes the call about one job.
-func actOn(ctx context.Context, by Changer, queue, id string, order *selection.Order, requestID string) error {
+func actOn(ctx context.Context, by Changer, queue string, job selection.Job, order *selection.Order,
+	requestID string) error {
 	if order.Act == selection.Cancel {
-		_, err := by.Cancel(ctx, &belfryv1.CancelRequest{Queue: queue, Id: id, Force: order.Force, RequestId: requestID})
+		_, err := by.Cancel(ctx, &belfryv1.CancelRequest{Queue: queue, Id: job.ID, Key: job.Key, Force: order.Force,
+			RequestId: requestID})
 		return err
 	}
-	_, err := by.Reschedule(ctx, &belfryv1.RescheduleRequest{Queue: queue, Id: id, When: order.When.When,
-		RequestId: requestID})
+	_, err := by.Reschedule(ctx, &belfryv1.RescheduleRequest{Queue: queue, Id: job.ID, Key: job.Key,
+		When: order.When.When, RequestId: requestID})
 	return err
 }

@@ -78,9 +78,9 @@ func eachIn(ctx context.Context, from Lister, queues []*belfryv1.Queue, state be
 // DeadGroup are dead jobs of a queue that died of the same.
 type DeadGroup struct {
 	Queue, Cause string
-	// Sample is the last error of one of them, and ID its id.
-	Sample, ID string
-	Jobs       uint64
+	// Sample is the last error of one of them, and ID and Key are its.
+	Sample, ID, Key string
+	Jobs            uint64
 	// First and Last are when the first and the last of them failed.
 	First, Last time.Time
 }
@@ -105,7 +105,8 @@ func ReadDead(ctx context.Context, from Lister, queues []*belfryv1.Queue, most u
 		key, failed := [2]string{j.Queue, j.Cause}, failedAt(j)
 		group := known[key]
 		if group == nil {
-			group = &DeadGroup{Queue: j.Queue, Cause: j.Cause, Sample: j.LastError, ID: j.Id, First: failed, Last: failed}
+			group = &DeadGroup{Queue: j.Queue, Cause: j.Cause, Sample: j.LastError, ID: j.Id, Key: j.Key, First: failed,
+				Last: failed}
 			known[key], out.Groups = group, append(out.Groups, group)
 		}
 		group.Jobs++

@@ -146,12 +146,20 @@ func (c *changes) do(what, id, requestID string) error {
 	}
 }
 
+// idOf writes which job a call is about.
+func idOf(req interface {
+	GetId() string
+	GetKey() string
+}) string {
+	return selection.Job{ID: req.GetId(), Key: req.GetKey()}.String()
+}
+
 func (c *changes) Cancel(_ context.Context, req *belfryv1.CancelRequest) (*belfryv1.CancelResponse, error) {
-	return nil, c.do(fmt.Sprint("cancel ", req.Queue, " ", req.Force), req.Id, req.RequestId)
+	return nil, c.do(fmt.Sprint("cancel ", req.Queue, " ", req.Force), idOf(req), req.RequestId)
 }
 
 func (c *changes) Reschedule(_ context.Context, req *belfryv1.RescheduleRequest) (*belfryv1.RescheduleResponse, error) {
-	return nil, c.do(fmt.Sprint("reschedule ", req.Queue, " ", req.GetDueAt().AsTime().Minute()), req.Id, req.RequestId)
+	return nil, c.do(fmt.Sprint("reschedule ", req.Queue, " ", req.GetDueAt().AsTime().Minute()), idOf(req), req.RequestId)
 }
 
 func (c *changes) Redrive(_ context.Context, req *belfryv1.RedriveRequest) (*belfryv1.RedriveResponse, error) {
@@ -163,7 +171,7 @@ func (c *changes) Redrive(_ context.Context, req *belfryv1.RedriveRequest) (*bel
 func TestAct(t *testing.T) {
 	c := &changes{asked: map[string]bool{}}
 	when := &belfryv1.RescheduleRequest{When: &belfryv1.RescheduleRequest_DueAt{DueAt: at(7)}}
-	ids := []string{"a", "gone", "held", "b"}
+	ids := []selection.Job{{ID: "a"}, {ID: "gone"}, {ID: "held"}, {ID: "b", Key: "k"}}
 	for _, order := range []*selection.Order{{Act: selection.Cancel, Force: true, When: when},
 		{Act: selection.Reschedule, When: when}} {
 		if n, err := Act(t.Context(), c, "q", ids, order, "r"); n != 2 || err != nil {
@@ -173,14 +181,15 @@ func TestAct(t *testing.T) {
 	if n, err := Act(t.Context(), c, "q", ids, &selection.Order{Act: selection.Redrive}, "r"); n != 1 || err != nil {
 		t.Errorf("redrive: %d, %v", n, err)
 	}
-	for _, want := range []string{"cancel q true a r-0", "cancel q true gone r-1", "cancel q true b r-3",
+	for _, want := range []string{"cancel q true a r-0", "cancel q true gone r-1", "cancel q true b;k r-3",
+		"reschedule q 7 b;k r-3",
 		"reschedule q 7 held r-2", "redrive q a+gone+held+b r"} {
 		if !c.asked[want] {
 			t.Errorf("%s is not among %v", want, c.asked)
 		}
 	}
 	order := &selection.Order{Act: selection.Cancel}
-	if n, err := Act(t.Context(), c, "q", []string{"a", "unreached", "b"}, order, "r"); n != 2 ||
+	if n, err := Act(t.Context(), c, "q", []selection.Job{{ID: "a"}, {ID: "unreached"}, {ID: "b"}}, order, "r"); n != 2 ||
 		connect.CodeOf(err) != connect.CodeUnavailable {
 		t.Errorf("without a leader: %d, %v", n, err)
 	}

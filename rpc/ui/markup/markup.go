@@ -15,6 +15,14 @@ import (
 	"github.com/belfrydb/belfry/rpc/ui/payload"
 )
 
+// Page is what a room shows as a page.
+type Page struct {
+	Title string
+	Body  g.Group
+	// Live says that the page may be refreshed: it shows what changes.
+	Live bool
+}
+
 // Link leads to a page.
 func Link(target, text string) g.Node { return h.A(h.Href(target), g.Text(text)) }
 
@@ -58,6 +66,11 @@ func Fact(name, value string) g.Node {
 // FactOf is fact for a value that is no text.
 func FactOf(name string, value g.Node) g.Node {
 	return h.Tr(h.Th(h.Scope("row"), g.Text(name)), h.Td(value))
+}
+
+// TimeFact is a fact that is a time. It is left out if the time is not set.
+func TimeFact(clock format.Clock, name string, t *timestamppb.Timestamp) g.Node {
+	return g.If(t != nil, FactOf(name, Time(clock, t)))
 }
 
 // Grid is a table that can be wider than the page. Its name is for those who do not see it.
@@ -110,9 +123,10 @@ func ReadHidden(r *http.Request) error {
 	return err
 }
 
-// IDLink leads to a job. Its text is the id as far as it can be shown.
-func IDLink(queue, id string) g.Node {
-	return h.A(h.Class("free"), h.Href(Query("job", "queue", queue, "id", id)), g.Text(payload.Visible(id)))
+// IDLink leads to a job. Its text is the id as far as it can be shown. key is that of the job, "" for
+// none: in a queue with several partitions an id is unique per key only.
+func IDLink(queue, id, key string) g.Node {
+	return h.A(h.Class("free"), h.Href(Query("job", "queue", queue, "id", id, "key", key)), g.Text(payload.Visible(id)))
 }
 
 // Filter is a form that shows something else.

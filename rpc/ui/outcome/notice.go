@@ -26,7 +26,19 @@ func notices() map[string]string {
 		"transfer": "The leadership was handed over.", "transfer-same": "That node leads the shard already.",
 		"namespace": "The quota is set.", "delete-namespace": "The quota is removed.",
 		"revoke-token": "The token is revoked.", "revoke-token-again": "There was no such token any more.",
-		"settings": "The settings are kept in this browser.",
+		"settings":       "The settings are kept in this browser.",
+		"pause-schedule": "The schedule is paused.", "pause-schedule-again": "The schedule was paused before.",
+		"resume-schedule":       "The schedule is no longer paused.",
+		"resume-schedule-again": "The schedule was not paused.",
+		"pause-schedules":       "schedules were paused.", "resume-schedules": "schedules were resumed.",
+		"trigger-schedule":       "The job is put. It is among the last firings.",
+		"trigger-schedule-again": "This job was put before. Nothing was changed.",
+		"delete-schedule":        "jobs were cancelled with the schedule, which is deleted.",
+		"backfill-schedule":      "jobs were put.",
+		"backfill-rest":          "jobs were put. The rest of the span is below.",
+		"backfill-full":          "jobs were put. Then the queue was full; the rest of the span is below.",
+		"pause-key":              "The key is paused.", "resume-key": "The key is no longer paused.",
+		"purge-key": "jobs of the key are removed.",
 	}
 }
 
@@ -39,6 +51,9 @@ func Notice(q url.Values) string {
 	}
 	if n, err := strconv.ParseUint(q.Get("left"), 10, 64); err == nil && n > 0 && sentence != "" {
 		sentence += " " + format.Grouped(n) + " were left as they are: they ended or changed meanwhile."
+	}
+	if n, err := strconv.ParseUint(q.Get("existing"), 10, 64); err == nil && n > 0 && sentence != "" {
+		sentence += " " + format.Grouped(n) + " were there, or had ended lately, and were not put again."
 	}
 	return sentence
 }

@@ -4,6 +4,7 @@ package outcome
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -57,6 +58,9 @@ func Of(err error) *Problem {
 		out.Status = http.StatusNotFound
 	case errors.Is(err, ErrForm):
 		out.Status = http.StatusBadRequest
+	}
+	if advice, ok := errors.AsType[*upgradeError](err); ok {
+		out.Text = advice.Error()
 	}
 	if part, ok := errors.AsType[*Partial](err); ok {
 		out.Text = part.Done + "; then: " + out.Text
@@ -117,3 +121,28 @@ func (e *Partial) Error() string { return e.Done + "; then: " + e.Err.Error() }
 
 // Unwrap returns why it failed.
 func (e *Partial) Unwrap() error { return e.Err }
+
+// Upgrading returns the error of a call, and has it say what to do if the call failed because not all
+// nodes know it yet. what needs the format of that number, such as "Schedules".
+func Upgrading(err error, what string, format int) error {
+	if connect.CodeOf(err) != connect.CodeUnimplemented {
+		return err
+	}
+	return &upgradeError{what, format, err}
+}
+
+// upgradeError is the error of a call that not all nodes know.
+type upgradeError struct {
+	what   string
+	format int
+	err    error
+}
+
+// Error says what to do.
+func (e *upgradeError) Error() string {
+	return fmt.Sprintf("%s need format %d, which the cluster writes once every node runs a version that knows it. "+
+		"Upgrade all nodes; the page Cluster shows the version of each. Then this page works by itself", e.what, e.format)
+}
+
+// Unwrap returns the error of the call.
+func (e *upgradeError) Unwrap() error { return e.err }

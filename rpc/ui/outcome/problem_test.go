@@ -30,6 +30,11 @@ func TestOf(t *testing.T) {
 			http.StatusServiceUnavailable, "", "try again"},
 		{connect.NewError(connect.CodeDeadlineExceeded, context.DeadlineExceeded), http.StatusServiceUnavailable, "",
 			"context deadline exceeded"},
+		{Upgrading(fault.New(belfryv1.Reason_REASON_UNIMPLEMENTED).Wire(), "Keys", 4), http.StatusNotImplemented,
+			"UNIMPLEMENTED", "Keys need format 4, which the cluster writes once every node runs a version that knows it. " +
+				"Upgrade all nodes; the page Cluster shows the version of each. Then this page works by itself"},
+		{Upgrading(fault.New(belfryv1.Reason_REASON_NO_LEADER).Wire(), "Keys", 4), http.StatusServiceUnavailable,
+			"NO_LEADER", "the shard has no leader that serves"},
 		{form.Errorf("due", "no time"), http.StatusBadRequest, "", "due: no time"},
 		{fmt.Errorf("%w: a node", ErrAbsent), http.StatusNotFound, "", "not found: a node"},
 		{ErrReadOnly, http.StatusForbidden, "", ErrReadOnly.Error()},

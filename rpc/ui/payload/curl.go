@@ -22,6 +22,9 @@ type apiCall struct {
 func Commands(j *belfryv1.Job, url, header string) (string, error) {
 	of := func(more string, value any) map[string]any {
 		request := map[string]any{"queue": j.GetQueue(), "id": j.GetId()}
+		if j.GetKey() != "" {
+			request["key"] = j.GetKey()
+		}
 		if more != "" {
 			request[more] = value
 		}

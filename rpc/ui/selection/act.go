@@ -1,6 +1,7 @@
 package selection
 
 import (
+	"errors"
 	"net/url"
 	"slices"
 	"strings"
@@ -160,26 +161,41 @@ func Jobs(n uint64) string {
 	return format.Grouped(n) + " jobs"
 }
 
-// JoinIDs writes ids of jobs as one text that a browser does not change: without NULs and line ends.
-func JoinIDs(ids []string) string {
+// Job names a job of a queue. In a queue with several partitions an id is unique per key only.
+type Job struct{ ID, Key string }
+
+// String writes a job as a text that a browser does not change: without NULs and line ends.
+func (j Job) String() string {
+	if j.Key == "" {
+		return url.QueryEscape(j.ID)
+	}
+	return url.QueryEscape(j.ID) + ";" + url.QueryEscape(j.Key)
+}
+
+// JoinJobs writes jobs as one text.
+func JoinJobs(jobs []Job) string {
 	var all []string
-	for _, id := range ids {
-		all = append(all, url.QueryEscape(id))
+	for _, j := range jobs {
+		all = append(all, j.String())
 	}
 	return strings.Join(all, ",")
 }
 
-// SplitIDs reads what JoinIDs wrote. It leaves out ids that are there twice.
-func SplitIDs(text string) ([]string, error) {
-	var ids []string
+// SplitJobs reads what JoinJobs wrote. It leaves out jobs that are there twice.
+func SplitJobs(text string) ([]Job, error) {
+	var jobs []Job
 	for part := range strings.SplitSeq(text, ",") {
-		id, err := url.QueryUnescape(part)
-		if err != nil {
+		id, key, _ := strings.Cut(part, ";")
+		var j Job
+		var bad [2]error
+		j.ID, bad[0] = url.QueryUnescape(id)
+		j.Key, bad[1] = url.QueryUnescape(key)
+		if err := errors.Join(bad[:]...); err != nil {
 			return nil, form.Errorf("job", "%q is no id of a job: %s", part, err)
 		}
-		if part != "" && !slices.Contains(ids, id) {
-			ids = append(ids, id)
+		if part != "" && !slices.Contains(jobs, j) {
+			jobs = append(jobs, j)
 		}
 	}
-	return ids, nil
+	return jobs, nil
 }

@@ -21,14 +21,15 @@ type Selection struct {
 	State belfryv1.JobState
 	// After and Before bound the due time: at or after the one, and before the other.
 	After, Before *timestamppb.Timestamp
-	// IDPrefix, Text and Cause are those of ListRequest. They are not trimmed.
-	IDPrefix, Text, Cause string
+	// IDPrefix, Text, Cause and Key are those of ListRequest. They are not trimmed. No task can be of one
+	// key: see ReadForTask.
+	IDPrefix, Text, Cause, Key string
 }
 
 // Read reads a selection from a query or a form. Without a state it is of delayed jobs. A time without
 // an offset is in zone. The error names the field.
 func Read(in form.Values, zone *time.Location) (Selection, error) {
-	s := Selection{Queue: in("queue"), IDPrefix: in("idPrefix"), Text: in("text"), Cause: in("cause")}
+	s := Selection{Queue: in("queue"), IDPrefix: in("idPrefix"), Text: in("text"), Cause: in("cause"), Key: in("key")}
 	var err error
 	if s.State, err = State(in("state")); err != nil {
 		return s, err
@@ -44,6 +45,16 @@ func Read(in form.Values, zone *time.Location) (Selection, error) {
 		}
 	}
 	return s, nil
+}
+
+// ReadForTask is Read for an act on all of the jobs. Tasks know no keys, so one that was of a key would
+// act on the jobs of all others too.
+func ReadForTask(in form.Values, zone *time.Location) (Selection, error) {
+	s, err := Read(in, zone)
+	if err == nil && s.Key != "" {
+		err = form.Errorf("key", "an act on all jobs that match cannot be of one key; nothing was done")
+	}
+	return s, err
 }
 
 // State reads the name of a state that a job can be in; nothing is JOB_STATE_UNSPECIFIED.
@@ -72,7 +83,9 @@ func OfTask(t *belfryv1.Task) Selection {
 }
 
 // Searches reports whether the jobs are found by looking at each of a state.
-func (s *Selection) Searches() bool { return s.IDPrefix != "" || s.Text != "" || s.Cause != "" }
+func (s *Selection) Searches() bool {
+	return s.IDPrefix != "" || s.Text != "" || s.Cause != "" || s.Key != ""
+}
 
 // Narrowed reports whether the selection may leave out jobs of its state.
 func (s *Selection) Narrowed() bool { return s.Searches() || s.After != nil || s.Before != nil }
@@ -87,16 +100,16 @@ func (s *Selection) Pairs() []string {
 		return t.AsTime().Format(time.RFC3339Nano)
 	}
 	return []string{"queue", s.Queue, "state", format.Word(s.State), "after", text(s.After), "before", text(s.Before),
-		"idPrefix", s.IDPrefix, "text", s.Text, "cause", s.Cause}
+		"idPrefix", s.IDPrefix, "text", s.Text, "cause", s.Cause, "key", s.Key}
 }
 
 // List returns the request for a page of the jobs, behind the page that gave the token.
 func (s *Selection) List(size int32, token string) *belfryv1.ListRequest {
 	return &belfryv1.ListRequest{Queue: s.Queue, State: s.State, DueAfter: s.After, DueBefore: s.Before,
-		IdPrefix: s.IDPrefix, Text: s.Text, Cause: s.Cause, PageSize: size, PageToken: token}
+		IdPrefix: s.IDPrefix, Text: s.Text, Cause: s.Cause, Key: s.Key, PageSize: size, PageToken: token}
 }
 
-// Task returns the request for a task about all of the jobs.
+// Task returns the request for a task about all of the jobs, which must be of no key.
 func (s *Selection) Task(act belfryv1.TaskAct) *belfryv1.StartTaskRequest {
 	return &belfryv1.StartTaskRequest{Queue: s.Queue, State: s.State, DueAfter: s.After, DueBefore: s.Before,
 		IdPrefix: s.IDPrefix, Text: s.Text, Cause: s.Cause, Act: act}
@@ -114,7 +127,7 @@ func (s *Selection) Words(c format.Clock) string {
 		with = append(with, "due before "+c.Text(s.Before))
 	}
 	for _, part := range [][2]string{
-		{"an id that begins with", s.IDPrefix}, {"the text", s.Text}, {"the cause", s.Cause},
+		{"an id that begins with", s.IDPrefix}, {"the text", s.Text}, {"the cause", s.Cause}, {"the key", s.Key},
 	} {
 		if part[1] != "" {
 			with = append(with, "with "+part[0]+" “"+payload.Visible(part[1])+"”")

@@ -19,7 +19,7 @@ import (
 func full() Selection {
 	at := time.Date(2026, 1, 31, 15, 4, 5, 123456789, time.UTC)
 	return Selection{Queue: "shop/orders", State: belfryv1.JobState_JOB_STATE_DEAD, After: timestamppb.New(at),
-		Before: timestamppb.New(at.Add(time.Hour)), IDPrefix: " a\x00", Text: "b\r\n&", Cause: "c # <\u202e>"}
+		Before: timestamppb.New(at.Add(time.Hour)), IDPrefix: " a\x00", Text: "b\r\n&", Cause: "c # <\u202e>", Key: "k\x00 "}
 }
 
 // TestSelection: what a page shows is what its links, its lists and its tasks are about, field by
@@ -34,6 +34,14 @@ func TestSelection(t *testing.T) {
 	if err != nil || !proto.Equal(got.List(7, "t"), s.List(7, "t")) {
 		t.Errorf("read back: %+v, %v", got, err)
 	}
+	if _, err := ReadForTask(values.Get, time.UTC); err == nil {
+		t.Error("a task is begun for the jobs of one key, and would be about all")
+	}
+	values.Del("key")
+	words := s.Words(format.Clock{Zone: time.FixedZone("", 3600)})
+	if s, err = ReadForTask(values.Get, time.UTC); err != nil {
+		t.Fatal(err)
+	}
 	task := s.Task(belfryv1.TaskAct_TASK_ACT_COUNT)
 	list := &belfryv1.ListRequest{Queue: task.Queue, State: task.State, DueAfter: task.DueAfter,
 		DueBefore: task.DueBefore, IdPrefix: task.IdPrefix, Text: task.Text, Cause: task.Cause, PageSize: 7, PageToken: "t"}
@@ -46,12 +54,13 @@ func TestSelection(t *testing.T) {
 		t.Errorf("the selection of the task is %+v", back)
 	}
 	want := "dead jobs of shop/orders, due from 2026-01-31 16:04:05.123 +01:00, due before " +
-		"2026-01-31 17:04:05.123 +01:00, with an id that begins with “ a�”, with the text “b�\n&”, with the cause “c # <�>”"
-	if words := s.Words(format.Clock{Zone: time.FixedZone("", 3600)}); words != want {
+		"2026-01-31 17:04:05.123 +01:00, with an id that begins with “ a�”, with the text “b�\n&”, " +
+		"with the cause “c # <�>”, with the key “k� ”"
+	if words != want {
 		t.Errorf("in words: %q", words)
 	}
 	for text, narrow := range map[string][2]bool{"": {}, "after=2026-01-31": {false, true}, "idPrefix=a": {true, true},
-		"text=a": {true, true}, "cause=a": {true, true}, "before=2026-01-31": {false, true}} {
+		"text=a": {true, true}, "cause=a": {true, true}, "key=a": {true, true}, "before=2026-01-31": {false, true}} {
 		values, err := url.ParseQuery(text)
 		if err != nil {
 			t.Fatal(err)
@@ -110,21 +119,24 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestIDs: ids of jobs survive a field of a form, whatever they are.
-func TestIDs(t *testing.T) {
-	ids := []string{"a", "b,c", "%2C", "\x00\r\n", "", "ü&="}
-	joined := JoinIDs(ids)
+// TestJobs: ids and keys of jobs survive a field of a form, whatever they are.
+func TestJobs(t *testing.T) {
+	jobs := []Job{{ID: "a"}, {ID: "b,c"}, {ID: "%2C"}, {ID: "\x00\r\n"}, {}, {ID: "ü&="}, {ID: "a", Key: "k"},
+		{ID: "a;k"}, {ID: ";", Key: "\x00;,\n"}}
+	joined := JoinJobs(jobs)
 	for _, c := range []byte(joined) {
 		if c < '!' || c > '~' {
 			t.Errorf("%q has a character that a browser may change", joined)
 		}
 	}
-	got, err := SplitIDs(joined + ",a")
-	if want := slices.DeleteFunc(ids, func(id string) bool { return id == "" }); err != nil || !slices.Equal(got, want) {
+	got, err := SplitJobs(joined + ",a,a;k")
+	if want := slices.DeleteFunc(jobs, func(j Job) bool { return j == Job{} }); err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, err := SplitIDs("%zz"); err == nil {
-		t.Error("what is no id is read as one")
+	for _, text := range []string{"%zz", "a;%zz"} {
+		if _, err := SplitJobs(text); err == nil {
+			t.Errorf("%s is read as a job", text)
+		}
 	}
 }
 
