@@ -75,7 +75,7 @@ func TestDashboardSchedules(t *testing.T) {
 	list := s.shows("/ui/schedules?queue=shop%2Freports", ">night/full</a>", "<code>30 2 * * *</code> in Europe/Berlin",
 		">"+next.Format(form)+"</time>", ">"+next.In(berlin).Format(form)+"</time> "+next.In(berlin).Format("MST"),
 		">every 1h30m, 7s later<", "none yet", "none: its end is over", `<span class="tag">paused</span>`,
-		"&lt;i&gt;move&lt;/i&gt; �", "!<i>", `data-refresh="5"`).body
+		"&lt;i&gt;move&lt;/i&gt; �</span>", "!<i>", `data-refresh="5"`).body
 	if !strings.Contains(next.In(berlin).Format(form), "02:30:00.000 +0") {
 		t.Errorf("the next firing is at %v", next)
 	}
@@ -91,7 +91,7 @@ func TestDashboardSchedules(t *testing.T) {
 	pause := ofForm(t, list, "Pause the 3 schedules that are shown")
 	pause.Set("note", "a move")
 	if after := s.acts("pause-schedules", pause); !strings.Contains(after.body, ">2 schedules were paused.<") ||
-		strings.Count(after.body, ">a move</td>") != 2 {
+		strings.Count(after.body, ">a move</span>") != 2 {
 		t.Errorf("paused: %s", after.body)
 	}
 	part := s.shows("/ui/schedules?queue=shop%2Freports&prefix=o").body
@@ -259,9 +259,9 @@ func TestDashboardBackfill(t *testing.T) {
 	s := dashboardSchedules(t, nightRule)
 	s.shows(backfillPage, "Show what it would put", `!<form method="post" action="backfill-schedule"`)
 	const span = backfillPage + "&from=2025-03-01&to=2025-04-01"
-	body := s.shows(span, "It would put 31 jobs", "2025-03-01T02:30:00+01:00 CET",
+	body := s.shows(span, "It would put 31 jobs", "2025-03-01 02:30:00+01:00 CET",
 		">2025-03-01 01:30:00.000 +00:00</time>",
-		"2025-03-30T03:00:00+02:00 CEST", "and 11 more, up to", "!are left out", "!2025-03-11T02:30", `value="2025-03-01"`).body
+		"2025-03-30 03:00:00+02:00 CEST", "and 11 more, up to", "!are left out", "!2025-03-11 02:30", `value="2025-03-01"`).body
 	put := ofForm(t, body, "Put 31 jobs")
 	for range 2 {
 		if after := s.acts("backfill-schedule", put); !strings.Contains(after.body, ">31 jobs were put.<") ||

@@ -35,6 +35,11 @@ func TestBrowser(t *testing.T) {
 		b.scripts(false)
 		testConsumers(t, b, "gone-scriptless")
 	})
+	part("Rooms", free, func(t *testing.T, b *tab) { testRooms(t, b, "rooms") })
+	part("RoomsWithoutScripts", free, func(t *testing.T, b *tab) {
+		b.scripts(false)
+		testRooms(t, b, "rooms-scriptless")
+	})
 	part("Forms", free, testForms)
 	part("Theme", free, testTheme)
 	part("Refresh", free, testRefresh)

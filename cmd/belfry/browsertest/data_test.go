@@ -23,6 +23,22 @@ const (
 	pausedQueue  = "shop/paused"
 )
 
+// scheduleQueue has schedules, and keyQueue jobs of keys, some of them hostile.
+const (
+	scheduleQueue = "shop/reports"
+	keyQueue      = "hostile/keys"
+)
+
+// hostileKeys are the hostile texts that a job may have as its key.
+func hostileKeys() (keys []string) {
+	for _, text := range hostile() {
+		if len(text) <= 128 {
+			keys = append(keys, text)
+		}
+	}
+	return keys
+}
+
 // hostile are texts that a producer could write so that a page runs, loads or hides something. Each
 // of them that runs sets ran.
 func hostile() []string {
@@ -125,6 +141,7 @@ func fill(t *testing.T, s *site) {
 	hold(t, s.client, fullQueue, 12)
 	must[client.PutResult](t)(s.client.Put(t.Context(), pausedQueue, []byte("x")))
 	pause(t, s.client, pausedQueue)
+	fillRooms(t, s)
 	s.counted = startTask(t, s, `{"queue":"shop/orders","state":"DELAYED","text":"order","act":"COUNT"}`)
 	s.running = startTask(t, s, `{"queue":"shop/orders","state":"DELAYED","act":"COUNT","perSecond":1}`)
 	for i, namespace := range []string{"shop", "mail", "billing"} {
@@ -135,10 +152,33 @@ func fill(t *testing.T, s *site) {
 	}
 }
 
-// startTask starts a task, and returns its id.
-func startTask(t *testing.T, s *site, request string) string {
+// fillRooms makes schedules and keys.
+func fillRooms(t *testing.T, s *site) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.server.URL()+"/v1/start-task",
+	job := `"job":{"text":"<script>ran=1</script>","headers":{"kind":"</td><script>ran=1</script>"}}`
+	for name, spec := range map[string]string{
+		"hourly":       `{"every":"1h","phase":"5m","jitter":"30s"}`,
+		"night/report": `{"cron":"30 2 * * *","timeZone":"Europe/Berlin","exclude":["* * 24 12 *"]}`,
+		"over":         `{"cron":"0 0 1 1 *","end":"2020-01-01T00:00:00Z"}`,
+	} {
+		apiCall[struct{}](t, s, "put-schedule", fmt.Sprintf(`{"queue":%q,"name":%q,"spec":%s,%s}`, scheduleQueue, name, spec, job))
+	}
+	apiCall[struct{}](t, s, "trigger-schedule", fmt.Sprintf(`{"queue":%q,"name":"hourly"}`, scheduleQueue))
+	apiCall[struct{}](t, s, "pause-schedules", fmt.Sprintf(
+		`{"queue":%q,"names":["night/report"],"note":"<script>ran=1</script>"}`, scheduleQueue))
+	apiCall[struct{}](t, s, "create-queue", fmt.Sprintf(
+		`{"queue":%q,"partitions":1,"settings":{"keyConcurrency":1,"keyRate":{"count":1,"per":"1h"}}}`, keyQueue))
+	for i, key := range append(hostileKeys(), "customer-1", "customer-1", "customer-1", "customer-2") {
+		must[client.PutResult](t)(s.client.Put(t.Context(), keyQueue, []byte("x"), client.Key(key),
+			client.ID(fmt.Sprint("keyed-", i))))
+	}
+	apiCall[struct{}](t, s, "pause-key", fmt.Sprintf(`{"queue":%q,"key":"customer-2"}`, keyQueue))
+}
+
+// apiCall makes a call with JSON.
+func apiCall[T any](t *testing.T, s *site, method, request string) (answer T) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.server.URL()+"/v1/"+method,
 		strings.NewReader(request))
 	if err != nil {
 		t.Fatal(err)
@@ -146,9 +186,18 @@ func startTask(t *testing.T, s *site, request string) string {
 	req.Header.Set("Content-Type", "application/json")
 	res := must[*http.Response](t)(http.DefaultClient.Do(req))
 	defer res.Body.Close()
-	var begun struct{ Task struct{ ID string } }
-	if err := json.NewDecoder(res.Body).Decode(&begun); err != nil || begun.Task.ID == "" {
-		t.Fatalf("%s: %s, %v", request, res.Status, err)
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s: %s, %v", method, request, res.Status, err)
+	}
+	return answer
+}
+
+// startTask starts a task, and returns its id.
+func startTask(t *testing.T, s *site, request string) string {
+	t.Helper()
+	begun := apiCall[struct{ Task struct{ ID string } }](t, s, "start-task", request)
+	if begun.Task.ID == "" {
+		t.Fatalf("%s began no task", request)
 	}
 	return begun.Task.ID
 }

@@ -61,7 +61,7 @@ func (v *Visit) ListAll(ctx context.Context, queues []*belfryv1.Queue) (markup.P
 	}
 	table := h.P(g.Text("No schedule was found. "), h.Code(g.Text("belfry schedule put")), g.Text(" makes one."))
 	if len(out.schedules) > 0 {
-		table = v.table(out.schedules, "Queue")
+		table = v.table(out.schedules, ofQueue())
 	}
 	of := format.Plural(len(names), "queue")
 	if has != "" {

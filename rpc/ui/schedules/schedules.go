@@ -63,7 +63,7 @@ func (v *Visit) List(ctx context.Context) (markup.Page, error) {
 	}}
 	switch all := res.Schedules; {
 	case len(all) > 0:
-		page.Body = append(page.Body, v.table(all, ""), v.pager(queue, prefix, from, res.NextPageToken),
+		page.Body = append(page.Body, v.table(all), v.pager(queue, prefix, from, res.NextPageToken),
 			g.If(!v.ReadOnly, markup.Section("Actions on "+shown(all), v.switches(queue, all))))
 	case prefix != "":
 		page.Body = append(page.Body, h.P(g.Text("No schedule of this queue has a name that begins with “"+
@@ -108,25 +108,36 @@ func (v *Visit) note(name string) g.Node {
 	return v.Field("Note", name, h.MaxLength("256"), markup.Width("24"), h.Placeholder("why, for others"))
 }
 
-// table shows schedules. Those of several queues have a column for it.
-func (v *Visit) table(all []*belfryv1.Schedule, of string) g.Node {
-	columns := []string{"Name", "Rule", "Next firing, local", "Next firing, UTC", "Last firing", "Missed", "Paused"}
-	if of != "" {
-		columns = append([]string{of}, columns...)
+// table shows schedules, with more columns behind their names.
+func (v *Visit) table(all []*belfryv1.Schedule, more ...column) g.Node {
+	columns := []string{"Name"}
+	for _, c := range more {
+		columns = append(columns, c.heading)
 	}
+	columns = append(columns, "Rule", "Next firing, local", "Next firing, UTC", "Last firing", "Missed")
 	zones := zones{}
 	return markup.Grid("Schedules", markup.Headings(columns...), g.Map(all, func(s *belfryv1.Schedule) g.Node {
-		paused := ""
-		if s.Paused {
-			paused = cmp.Or(payload.Visible(s.Note), "without a note")
-		}
+		paused := g.Group{markup.Tag("paused"), g.If(s.Note != "", g.Group{h.Br(), h.Span(h.Class("help free"),
+			g.Text(payload.Visible(s.Note)))})}
 		return h.Tr(
-			g.If(of != "", h.Td(markup.Link(markup.Query("schedules", "queue", s.Queue), s.Queue))),
-			h.Th(h.Scope("row"), markup.Link(pageOf(s), s.Name), g.If(s.Paused, markup.Tag("paused"))),
+			h.Th(h.Scope("row"), markup.Link(pageOf(s), s.Name), g.If(s.Paused, paused)),
+			g.Map(more, func(c column) g.Node { return h.Td(c.cell(s)) }),
 			h.Td(h.Class("free"), ruleText(s.Spec)), h.Td(zones.time(v.Clock.Now, s.Next, s.Spec.GetTimeZone())),
-			h.Td(v.utc(s.Next, v.never(s))), h.Td(v.last(s)), missed(s.Counts.GetMissed()),
-			h.Td(h.Class("free"), g.Text(paused)))
+			h.Td(v.utc(s.Next, v.never(s))), h.Td(v.last(s)), missed(s.Counts.GetMissed()))
 	}))
+}
+
+// column is a column of a table of schedules.
+type column struct {
+	heading string
+	cell    func(*belfryv1.Schedule) g.Node
+}
+
+// ofQueue is a column with the queues of schedules.
+func ofQueue() column {
+	return column{"Queue", func(s *belfryv1.Schedule) g.Node {
+		return markup.Link(markup.Query("schedules", "queue", s.Queue), s.Queue)
+	}}
 }
 
 // pageOf returns the page of a schedule.

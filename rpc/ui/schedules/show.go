@@ -100,20 +100,21 @@ func (v *Visit) nextFirings(ctx context.Context, s *belfryv1.Schedule) g.Node {
 	}
 }
 
-// times shows nominal times of a schedule.
+// times shows nominal times of a schedule: on its own clock, in UTC, and in the zone of the page.
 func (v *Visit) times(s *belfryv1.Schedule, name string, all []*belfryv1.ScheduleTime) g.Node {
-	columns := []string{"Local, " + zoneName(s.Spec.GetTimeZone()), "UTC"}
-	own := v.Clock.Zone.String()
-	if own != "UTC" {
+	const utc = "UTC"
+	zone, own := zoneName(s.Spec.GetTimeZone()), v.Clock.Zone.String()
+	others, jitter := own != utc && own != zone, s.Spec.GetJitter() != nil
+	columns := []string{"Local, " + zone, utc}
+	if others {
 		columns = append(columns, own)
 	}
-	jitter := s.Spec.GetJitter() != nil
 	if jitter {
 		columns = append(columns, "Its job is due")
 	}
 	return markup.Grid(name, markup.Headings(columns...), g.Map(all, func(t *belfryv1.ScheduleTime) g.Node {
-		return h.Tr(h.Th(h.Scope("row"), g.Text(t.Local)), h.Td(v.utc(t.Nominal, "")),
-			g.If(own != "UTC", h.Td(markup.Time(v.Clock, t.Nominal))),
+		return h.Tr(h.Th(h.Scope("row"), g.Text(strings.Replace(t.Local, "T", " ", 1))), h.Td(v.utc(t.Nominal, "")),
+			g.If(others, h.Td(markup.Time(v.Clock, t.Nominal))),
 			g.If(jitter, h.Td(markup.Time(v.Clock, t.DueAt))))
 	}))
 }
