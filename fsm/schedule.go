@@ -176,9 +176,9 @@ type PauseSchedules struct {
 // changes nothing. Only the leader proposes it.
 type Fire struct {
 	Queue, Name string
-	// Serial and Nominal must be the schedule's Serial and Next.
-	Serial  uint64
-	Nominal Time
+	// Serial, Version and Nominal must be the schedule's Serial, Version and Next.
+	Serial, Version uint64
+	Nominal         Time
 	// Missed counts the nominal times from Nominal on that are passed over, and LastMissed is the last
 	// of them.
 	Missed     uint64

@@ -142,7 +142,8 @@ func appendScheduleCommand(dst []byte, c fsm.Command) []byte {
 	case *fsm.Fire:
 		dst = AppendText(AppendText(dst, c.Queue), c.Name)
 		for _, v := range [...]uint64{
-			c.Serial, Unsigned(c.Nominal), c.Missed, Unsigned(c.LastMissed), Unsigned(c.Put), Unsigned(c.Due), Unsigned(c.Next),
+			c.Serial, c.Version, Unsigned(c.Nominal), c.Missed, Unsigned(c.LastMissed), Unsigned(c.Put), Unsigned(c.Due),
+			Unsigned(c.Next),
 		} {
 			dst = binary.AppendUvarint(dst, v)
 		}
@@ -175,8 +176,8 @@ func readScheduleCommand(kind fsm.Kind, r *Reader) fsm.Command {
 		return &fsm.PauseSchedules{Queue: r.Text(), Names: r.texts(nil), Resume: r.flag(), Note: r.Text()}
 	case fsm.KindFire:
 		return &fsm.Fire{
-			Queue: r.Text(), Name: r.ownText(), Serial: r.Uvarint(), Nominal: r.Time(), Missed: r.Uvarint(),
-			LastMissed: r.Time(), Put: r.Time(), Due: r.Time(), Next: r.Time(), ZoneData: r.Text(),
+			Queue: r.Text(), Name: r.ownText(), Serial: r.Uvarint(), Version: r.Uvarint(), Nominal: r.Time(),
+			Missed: r.Uvarint(), LastMissed: r.Time(), Put: r.Time(), Due: r.Time(), Next: r.Time(), ZoneData: r.Text(),
 		}
 	case fsm.KindRunSchedule:
 		c := &fsm.RunSchedule{Queue: r.Text(), Name: r.ownText()}

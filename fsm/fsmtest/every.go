@@ -69,9 +69,9 @@ func EveryScheduleCommand() []fsm.Command {
 		&fsm.DeleteSchedule{Queue: "ns/orders", Name: "report", CancelWaiting: true, IfVersion: 300},
 		&fsm.PauseSchedules{Queue: "ns/orders", Names: []string{"report", "mail"}, Resume: true, Note: "stocktaking"},
 		&fsm.Fire{
-			Queue: "ns/orders", Name: "report", Serial: 300, Nominal: 1_800_000_000_000_000_021, Missed: 400,
-			LastMissed: 1_800_000_000_000_000_022, Put: 1_800_000_000_000_000_023, Due: 1_800_000_000_000_000_024,
-			Next: 1_800_000_000_000_000_025, ZoneData: "2026a",
+			Queue: "ns/orders", Name: "report", Serial: 300, Version: 301, Nominal: 1_800_000_000_000_000_021,
+			Missed: 400, LastMissed: 1_800_000_000_000_000_022, Put: 1_800_000_000_000_000_023,
+			Due: 1_800_000_000_000_000_024, Next: 1_800_000_000_000_000_025, ZoneData: "2026a",
 		},
 		&fsm.RunSchedule{Queue: "ns/orders", Name: "report", Times: []fsm.Time{1_800_000_000_000_000_021, 5}},
 	}

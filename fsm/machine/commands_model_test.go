@@ -230,7 +230,7 @@ func (g *generator) putSchedule(queue, name string) *fsm.PutSchedule {
 
 // fire returns a Fire that mostly goes on from a schedule.
 func (g *generator) fire(s fsm.Schedule) *fsm.Fire {
-	c := &fsm.Fire{Queue: s.Queue, Name: s.Name, Serial: s.Serial, Nominal: s.Next, ZoneData: "2026b"}
+	c := &fsm.Fire{Queue: s.Queue, Name: s.Name, Serial: s.Serial, Version: s.Version, Nominal: s.Next, ZoneData: "2026b"}
 	at := s.Next
 	if g.chance(40) {
 		c.Missed, c.LastMissed = 1+g.r.Uint64N(3), at
@@ -251,6 +251,8 @@ func (g *generator) fire(s fsm.Schedule) *fsm.Fire {
 		c.Put = s.Last
 	case 3:
 		c.Name = "none"
+	case 4:
+		c.Version--
 	}
 	return c
 }

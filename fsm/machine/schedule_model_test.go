@@ -19,7 +19,7 @@ func TestModelScenarioFullQueue(t *testing.T) {
 			)}})
 			run := &fsm.RunSchedule{Queue: "q", Name: "s", Times: []fsm.Time{5, 6, 7}}
 			list := s.Apply(start+2, []fsm.Request{{Commands: do(run, run,
-				&fsm.Fire{Queue: "q", Name: "s", Serial: 1, Nominal: start + 1, Put: start + 1, Due: start + 1},
+				&fsm.Fire{Queue: "q", Name: "s", Serial: 1, Version: 1, Nominal: start + 1, Put: start + 1, Due: start + 1},
 			)}})
 			if list[0].Count != 2 || !list[0].More || list[1].Code != fsm.QueueFull || list[2].Code != fsm.QueueFull {
 				t.Errorf("%+v", list)

@@ -187,7 +187,7 @@ func (m *Model) fire(c *fsm.Fire) fsm.Result {
 // goesOn reports whether a Fire goes on from a schedule: it names the present firing, which has come,
 // and all its times are in order.
 func (m *Model) goesOn(s *fsm.Schedule, c *fsm.Fire) bool {
-	if s.Paused || s.Next == 0 || c.Serial != s.Serial || c.Nominal != s.Next {
+	if s.Paused || s.Next == 0 || c.Serial != s.Serial || c.Version != s.Version || c.Nominal != s.Next {
 		return false
 	}
 	times := []fsm.Time{s.Last}

@@ -74,6 +74,7 @@ func (p *planner) add(f *fsm.Fire) {
 
 func fire(s *fsm.Schedule, nominal fsm.Time, calendar Calendar, next fsm.Time) *fsm.Fire {
 	return &fsm.Fire{
-		Queue: s.Queue, Name: s.Name, Serial: s.Serial, Nominal: nominal, Next: next, ZoneData: calendar.ZoneData(),
+		Queue: s.Queue, Name: s.Name, Serial: s.Serial, Version: s.Version, Nominal: nominal, Next: next,
+		ZoneData: calendar.ZoneData(),
 	}
 }

@@ -134,10 +134,11 @@ func TestPlanAgain(t *testing.T) {
 func TestFiresOnce(t *testing.T) {
 	now := 20 * second
 	good := fsm.Fire{
-		Serial: 3, Nominal: 10 * second, Missed: 1, LastMissed: 10 * second, Put: 11 * second, Next: 12 * second,
+		Serial: 3, Version: 4, Nominal: 10 * second, Missed: 1, LastMissed: 10 * second, Put: 11 * second, Next: 12 * second,
 	}
 	for name, change := range map[string]func(*fsm.Schedule, *fsm.Fire){
 		"another schedule":    func(_ *fsm.Schedule, c *fsm.Fire) { c.Serial++ },
+		"another content":     func(s *fsm.Schedule, _ *fsm.Fire) { s.Version++ },
 		"another firing":      func(_ *fsm.Schedule, c *fsm.Fire) { c.Nominal++ },
 		"paused":              func(s *fsm.Schedule, _ *fsm.Fire) { s.Paused = true },
 		"ended":               func(s *fsm.Schedule, c *fsm.Fire) { s.Next, c.Nominal = 0, 0 },
@@ -152,7 +153,7 @@ func TestFiresOnce(t *testing.T) {
 			s.Last, c.Missed, c.LastMissed, c.Put = 15*second, 0, 0, 0
 		},
 	} {
-		s, c := fsm.Schedule{Serial: 3, Next: 10 * second}, good
+		s, c := fsm.Schedule{Serial: 3, Version: 4, Next: 10 * second}, good
 		if !GoesOn(&s, &c, now) {
 			t.Fatal("the command as it is does not go on")
 		}
@@ -160,7 +161,7 @@ func TestFiresOnce(t *testing.T) {
 			t.Errorf("%s: it goes on", name)
 		}
 	}
-	s, c := fsm.Schedule{Serial: 3, Next: 10 * second}, good
+	s, c := fsm.Schedule{Serial: 3, Version: 4, Next: 10 * second}, good
 	Pass(&s, &c, now)
 	if GoesOn(&s, &c, now) {
 		t.Error("it goes on twice")

@@ -12,7 +12,7 @@ import (
 func GoesOn(s *fsm.Schedule, c *fsm.Fire, clock fsm.Time) bool {
 	latest := max(s.Last, c.LastMissed, c.Put)
 	switch {
-	case s.Paused, s.Serial != c.Serial, s.Next == 0, s.Next != c.Nominal, c.Nominal > clock:
+	case s.Paused, s.Serial != c.Serial, s.Version != c.Version, s.Next == 0, s.Next != c.Nominal, c.Nominal > clock:
 		return false
 	case c.Missed > 0 && (c.LastMissed < c.Nominal || c.LastMissed > clock || c.LastMissed <= s.Last):
 		return false

@@ -62,7 +62,7 @@ func (s *story) scheduled() {
 		at := first.Add(time.Duration(i) * time.Second)
 		s.wait(at.Sub(s.stamp()) + time.Millisecond)
 		s.log(s.shardOf("timely"), []*fsm.Request{{Commands: []fsm.Command{&fsm.Fire{
-			Queue: "timely", Name: "tick", Serial: serial, Nominal: at, Put: at, Due: at, Next: at.Add(time.Second)}}}})
+			Queue: "timely", Name: "tick", Serial: serial, Version: 1, Nominal: at, Put: at, Due: at, Next: at.Add(time.Second)}}}})
 		s.takes(name, "timely")
 		s.acks(name)
 	}

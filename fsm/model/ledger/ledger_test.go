@@ -212,7 +212,7 @@ func scheduled(next float64) line {
 
 // fireLine is a firing whose job has a serial; 0 for none.
 func fireLine(clock float64, c fsm.Fire, serial uint64) line {
-	c.Queue, c.Name, c.Serial, c.Due = "q", "s", 1, c.Put
+	c.Queue, c.Name, c.Serial, c.Version, c.Due = "q", "s", 1, 1, c.Put
 	return line{clock, &c, fsm.Result{Created: serial > 0, Serial: serial}}
 }
 
@@ -223,9 +223,9 @@ func scheduleCases() map[string]logCase {
 	again.result.Serial, early.clock = 3, 9
 	refused := line{11, fire.command, fsm.Result{Code: fsm.VersionChanged}}
 	return map[string]logCase{
-		"a firing":               {[]line{s, fire, refused}, 0},
-		"a firing that repeats":  {[]line{s, fire, again}, firedOnce},
-		"a firing before it is":  {[]line{s, early}, firedOnce},
+		"a firing":              {[]line{s, fire, refused}, 0},
+		"a firing that repeats": {[]line{s, fire, again}, firedOnce},
+		"a firing before it is": {[]line{s, early}, firedOnce},
 		"a firing that puts not": {
 			[]line{s, fireLine(10, fsm.Fire{Nominal: at(10), Put: at(10), Next: at(20)}, 0)}, firedAll,
 		},

@@ -242,7 +242,7 @@ func (b *Shard) outOfPlan(s *schedule, c *fsm.Fire) string {
 	switch {
 	case s.paused:
 		return "and is paused"
-	case s.next == 0 || c.Serial != s.serial || c.Nominal != s.next:
+	case s.next == 0 || c.Serial != s.serial || c.Version != s.version || c.Nominal != s.next:
 		return "and is to fire otherwise"
 	case c.Nominal > b.clock || c.Put > b.clock || c.LastMissed > b.clock:
 		return "which has not come"
