@@ -48,7 +48,7 @@ func TestReadme(t *testing.T) {
 	named := regexp.MustCompile(`[a-zA-Z0-9-]+`).FindAllString(string(text), -1)
 	wanted := slices.Concat(workload.Names(workload.All()), nemesis.Names(nemesis.All()),
 		nemesis.Names(nemesis.ContainerFaults()))
-	for i := range 42 {
+	for i := range 47 {
 		wanted = append(wanted, fmt.Sprintf("I%d", i+1))
 	}
 	for i := range 4 {

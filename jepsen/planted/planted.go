@@ -43,7 +43,8 @@ func Bugs() []Bug {
 	return slices.Concat(
 		timeBugs(), orderBugs(), identityBugs(), adminBugs(), leaseBugs(), holderBugs(), attemptBugs(),
 		snapshotBugs(), replicaBugs(), answerBugs(), waiterBugs(), storageBugs(), edgeBugs(), clusterBugs(),
-		availabilityBugs(), accessBugs(), taskBugs(), bridgeBugs(), importBugs(),
+		availabilityBugs(), accessBugs(), taskBugs(), keyBugs(), scheduleBugs(),
+		bridgeBugs(), importBugs(),
 	)
 }
 

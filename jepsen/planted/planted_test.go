@@ -68,7 +68,7 @@ func TestOneToThreeBugsEach(t *testing.T) {
 // invariants are the names of all invariants.
 func invariants() []string {
 	var names []string
-	for n := range 42 {
+	for n := range 47 {
 		names = append(names, fmt.Sprintf("I%d", n+1))
 	}
 	return append(names, "M1", "M2", "M3", "M4")
