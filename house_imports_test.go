@@ -1104,7 +1104,8 @@ var importTable = []importRow{
 		dir:      "cmd/belfry/cli/schedules",
 		may:      []string{"cmd/belfry/cli", "cmd/belfry/cli/flag", "cmd/belfry/cli/render", "rpc/belfry/..."},
 		testMay:  []string{"cmd/belfry/cli/clitest"},
-		external: []string{"github.com/spf13", "google.golang.org/protobuf", "connectrpc.com"},
+		external: []string{"github.com/spf13", "google.golang.org/protobuf", "connectrpc.com", "go.yaml.in/yaml/v3",
+			"golang.org/x/sync"},
 		reason:   "verbs ask a server, and know no node",
 	},
 	{

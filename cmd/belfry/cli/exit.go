@@ -34,6 +34,7 @@ const (
 	CodeUnhealthy   = 12
 	CodeWaited      = 13
 	CodePartly      = 14
+	CodeDiffers     = 15
 	// CodeSignal is added to the number of the signal that ended the command, as shells do.
 	CodeSignal = 128
 )
@@ -56,7 +57,9 @@ const ExitCodesText = `Exit codes:
       stopped itself rather than risk data
   12  cluster status: something is not as it should be; the output says what
   13  cluster status --wait: the cluster was not whole in time; the output says what is missing
-  14  an act on many jobs ended early: it was stopped or gave up, and only a part is done; the output says how much
+  14  an act on many jobs or schedules ended early: it was stopped or gave up, and only a part is done; the output
+      says how much
+  15  schedule apply --dry-run: there is a difference
  130  interrupted (128 + the number of the signal)
 `
 
@@ -147,6 +150,28 @@ func InvalidField(err error, field string) (text string, ok bool) {
 		return "", false
 	}
 	return strings.TrimPrefix(f.Message, field+": "), true
+}
+
+// WrongField returns the field that err refuses as INVALID, and what it says of the field, without its
+// name. ok is false for any other error.
+func WrongField(err error) (field, text string, ok bool) {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok {
+		f, ok = fault.FromConnect(err)
+	}
+	if !ok || f.Reason != belfryv1.Reason_REASON_INVALID || f.Field == "" {
+		return "", "", false
+	}
+	return f.Field, strings.TrimPrefix(f.Message, f.Field+": "), true
+}
+
+// ReasonOf returns the reason that a server gave for a refusal; not set for any other error.
+func ReasonOf(err error) belfryv1.Reason {
+	f, ok := fault.FromConnect(err)
+	if !ok {
+		return belfryv1.Reason_REASON_UNSPECIFIED
+	}
+	return f.Reason
 }
 
 // OutcomeUnknown reports whether a call that ended with err may have been applied all the same: the

@@ -14,7 +14,7 @@ func (a *App) Body(ctx context.Context, argument string) ([]byte, error) {
 		return []byte(argument), nil
 	}
 	a.AnnounceTyping("the body")
-	data, err := a.readInput(ctx)
+	data, err := a.ReadInput(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the body from standard input: %w", err)
 	}
@@ -32,9 +32,9 @@ func (a *App) AnnounceTyping(what string) {
 	}
 }
 
-// readInput reads standard input to its end, or until ctx ends. A read from a terminal cannot be
+// ReadInput reads standard input to its end, or until ctx ends. A read from a terminal cannot be
 // ended: it is left to the end of the process.
-func (a *App) readInput(ctx context.Context) ([]byte, error) {
+func (a *App) ReadInput(ctx context.Context) ([]byte, error) {
 	const bytesMax = 64 << 20 // the server's limit is lower and its to name; this only bounds what is read
 	type result struct {
 		data []byte

@@ -124,6 +124,7 @@ const (
 	PrintConfig       = "print-config"
 	Priority          = "priority"
 	Procedure         = "procedure"
+	Prune             = "prune"
 	PutsPerSecond     = "puts-per-second"
 	Queue             = "queue"
 	QueuePattern      = "queue-pattern"

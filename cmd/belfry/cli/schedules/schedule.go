@@ -22,12 +22,12 @@ func Commands(a *cli.App) []*cobra.Command {
 	return []*cobra.Command{cli.Parent(&cobra.Command{
 		Use:     "schedule",
 		Aliases: []string{"schedules"},
-		Short:   "Put, list, pause, trigger and delete schedules",
+		Short:   "Put, list, pause, trigger, delete and apply schedules",
 		Long: `
 A schedule puts a job into its queue at each of its nominal times. The job has the id
 cron:NAME@TIME and the headers belfry-schedule and belfry-nominal.`,
 	}, v.putCommand(), v.listCommand(), v.showCommand(), v.pauseCommand(), v.resumeCommand(), v.triggerCommand(),
-		v.backfillCommand(), v.previewCommand(), v.deleteCommand())}
+		v.backfillCommand(), v.previewCommand(), v.deleteCommand(), v.applyCommand(), v.exportCommand())}
 }
 
 func (a verbs) putCommand() *cobra.Command {
