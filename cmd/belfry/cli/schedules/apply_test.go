@@ -113,7 +113,10 @@ func every(name string, d time.Duration) *belfryv1.Schedule {
 	return &belfryv1.Schedule{
 		Queue: "q", Name: name, Version: 4, Spec: &belfryv1.ScheduleSpec{
 			Rule: &belfryv1.ScheduleSpec_Every{Every: clitest.In(d)}, Dst: belfryv1.DST_DST_ONCE,
-		}, Policy: defaults().policy,
+		}, Policy: &belfryv1.SchedulePolicy{ // as the server answers what was not set
+			CatchUp: belfryv1.CatchUp_CATCH_UP_LATEST, Window: clitest.In(24 * time.Hour),
+			Overlap: belfryv1.Overlap_OVERLAP_ALLOW,
+		},
 		Job: &belfryv1.ScheduleJob{Body: &belfryv1.ScheduleJob_Text{Text: "x"}},
 	}
 }

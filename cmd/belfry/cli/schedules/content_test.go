@@ -103,41 +103,51 @@ func drawContent(t *rapid.T) content {
 // TestExportComesBack: what an export writes is read as what it was, in YAML and in JSON, however hard
 // its texts are to write.
 func TestExportComesBack(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := drawContent(t)
-		group := groupNode(scope{queue: "q"}, []*belfryv1.Schedule{
-			{Name: "on", Spec: c.spec, Policy: c.policy, Job: c.job},
-		})
-		var out bytes.Buffer
-		encoder := yaml.NewEncoder(&out)
-		encoder.SetIndent(2)
-		if err := encoder.Encode(group); err != nil {
-			t.Fatal(err)
-		}
-		var value any
-		if err := group.Decode(&value); err != nil {
-			t.Fatal(err)
-		}
-		inJSON, err := escapedJSON(value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, written := range []string{out.String(), string(inJSON)} {
-			d := &definitions{}
-			if err := d.add("f.yaml", []byte(written)); err != nil {
-				t.Fatalf("%v in\n%s", err, written)
-			}
-			if got := differences(c, d.entries[0].content()); len(got) > 0 || d.entries[0].name != "on" {
-				t.Fatalf("%q, %v: written as\n%s", d.entries[0].name, got, written)
-			}
-			want, got := c.full(), d.entries[0].content().full()
-			for _, pair := range [][2]proto.Message{{want.spec, got.spec}, {want.policy, got.policy}, {want.job, got.job}} {
-				if diff := cmp.Diff(pair[0], pair[1], protocmp.Transform()); diff != "" {
-					t.Fatalf("(-was +is):\n%s\nwritten as\n%s", diff, written)
-				}
-			}
-		}
+	merge := whole(true)
+	merge.job.Headers = map[string]string{"<<": "a", "~": "", "on": "\x7f\ufeff\U0010ffff"}
+	for _, c := range []content{merge, whole(false), {job: &belfryv1.ScheduleJob{
+		Body: &belfryv1.ScheduleJob_Text{Text: " a\n\n b\n"},
+	}, spec: merge.spec, policy: merge.policy}} {
+		checkComesBack(t, c)
+	}
+	rapid.Check(t, func(t *rapid.T) { checkComesBack(t, drawContent(t)) })
+}
+
+// checkComesBack writes a content in both forms, and reads it again.
+func checkComesBack(t rapid.TB, c content) {
+	t.Helper()
+	group := groupNode(scope{queue: "q"}, []*belfryv1.Schedule{
+		{Name: "on", Spec: c.spec, Policy: c.policy, Job: c.job},
 	})
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(group); err != nil {
+		t.Fatal(err)
+	}
+	var value any
+	if err := group.Decode(&value); err != nil {
+		t.Fatal(err)
+	}
+	inJSON, err := escapedJSON(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, written := range []string{out.String(), string(inJSON)} {
+		d := &definitions{}
+		if err := d.add("f.yaml", []byte(written)); err != nil {
+			t.Fatalf("%v in\n%s", err, written)
+		}
+		if got := differences(c, d.entries[0].content()); len(got) > 0 || d.entries[0].name != "on" {
+			t.Fatalf("%q, %v: written as\n%s", d.entries[0].name, got, written)
+		}
+		want, got := c.full(), d.entries[0].content().full()
+		for _, pair := range [][2]proto.Message{{want.spec, got.spec}, {want.policy, got.policy}, {want.job, got.job}} {
+			if diff := cmp.Diff(pair[0], pair[1], protocmp.Transform()); diff != "" {
+				t.Fatalf("(-was +is):\n%s\nwritten as\n%s", diff, written)
+			}
+		}
+	}
 }
 
 // TestDifferences: fields are named in their order, and defaults are those that the server shows.
