@@ -1,10 +1,12 @@
 package schedules
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -286,6 +288,25 @@ func TestApplyStops(t *testing.T) {
 		return nil
 	}
 	h.Run("schedule", "apply", "-f", file, "--yes").Holds(t, cli.CodeForbidden, "FORBIDDEN: the token may not")
+}
+
+// TestApplyIsInterrupted: Ctrl-C ends the command between two changes, and it says what was not tried.
+func TestApplyIsInterrupted(t *testing.T) {
+	s, h, file := fixture(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	s.before = func(r proto.Message) error {
+		if _, ok := r.(*belfryv1.PutScheduleRequest); ok {
+			cancel(cli.Interruption{Signal: syscall.SIGINT})
+			return clitest.WireError(connect.CodeUnavailable, "UNKNOWN_OUTCOME", "too late")
+		}
+		return nil
+	}
+	got := h.RunContext(ctx, "schedule", "apply", "-f", file, "--prune", "--yes")
+	if got.Code != cli.CodeSignal+int(syscall.SIGINT) || len(s.changes) > 0 ||
+		!strings.Contains(got.Err, "belfry: old in q: not tried\nbelfry: more in q: not tried\n") {
+		t.Errorf("%+v, sent %v", got, s.changes)
+	}
 }
 
 // TestApplyRaces: a schedule that is gone before it is deleted is what was wanted. One that is created
