@@ -122,6 +122,9 @@ func TestServerRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, err, tt.want)
 		}
 	}
+	for s, err := range c.List(ctx, "none", "") {
+		t.Errorf("a queue that is not there has %+v, %v", s, err)
+	}
 	next, err := c.Preview(ctx, schedule.PreviewRequest{Spec: schedule.Spec{Cron: "@daily"}, After: noon, Count: 1})
 	if err != nil || len(next.Times) != 1 || next.Rule != "0 0 * * *" || next.ZoneData == "" {
 		t.Errorf("preview: %+v, %v", next, err)

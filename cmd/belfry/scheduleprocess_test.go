@@ -81,6 +81,9 @@ func TestScheduleApply(t *testing.T) {
 	run(0, "other", "show", "sync", "other")
 	run(cli.CodeNotFound, "SCHEDULE_NOT_FOUND", "show", "sync", "shop-8")
 
+	none := clitest.WriteFile(t, "none.yaml", "{queue: none, schedules: []}")
+	run(0, "nothing to do, 0 unchanged\n", "apply", "-f", none, "--prune", "--yes")
+
 	bad := filepath.Join(filepath.Dir(file), "bad.yaml")
 	text := strings.ReplaceAll(appliedSchedules, "Europe/Berlin", "Europe/Bern")
 	if err := os.WriteFile(bad, []byte(strings.ReplaceAll(text, "15m", "1ms")), 0o600); err != nil {

@@ -45,7 +45,7 @@ Exit code 15 of --dry-run says that there is a difference, and 14 that only a pa
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringArrayVarP(&f.files, flag.File, "f", nil, "a file of schedules, - for standard input; may be repeated")
+	flags.StringArrayVarP(&f.files, flag.File, "f", nil, "a `FILE` of schedules, - for standard input; may be repeated")
 	flags.BoolVar(&f.prune, flag.Prune, false, "also delete what the files' queues have and the files have not")
 	flags.BoolVar(&f.dryRun, flag.DryRun, false, "show the difference, and change nothing")
 	flags.BoolVarP(&f.yes, flag.Yes, "y", false, "do not ask")
