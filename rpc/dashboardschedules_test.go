@@ -413,3 +413,27 @@ func TestDashboardRoomsNeedTheirFormat(t *testing.T) {
 			http.StatusNotImplemented, what+" need format 4")
 	}
 }
+
+// TestDashboardRoomsWithoutLeaders: pages about schedules show what the replicas have, and say so. Keys
+// are not read from replicas, and their pages say why there are none.
+func TestDashboardRoomsWithoutLeaders(t *testing.T) {
+	n := &leaderless{}
+	s := serve(t, withDashboard, func(cfg *Config) {
+		n.Node = cfg.Node.(*backendtest.Node)
+		n.Format = fsm.LatestFormat
+		cfg.Cluster = &backendtest.SingleNode{Node: n.Node, Address: cfg.Address, Version: cfg.Version}
+		cfg.Node = n
+	})
+	s.call("put-schedule", `{"queue":"shop/reports","name":"night/full","spec":`+nightRule+`}`)
+	n.lost.Store(true)
+	for _, page := range []string{schedulePage, "/ui/schedules?queue=shop%2Freports", "/ui/schedules",
+		backfillPage + "&from=2025-04-01&to=2025-04-02"} {
+		s.shows(page, "night/full", "A shard has no leader that answers.")
+	}
+	for _, page := range []string{"/ui/keys?queue=shop%2Freports", "/ui/key?queue=shop%2Freports&key=k"} {
+		if got := s.send(http.MethodGet, page, ""); got.status != http.StatusServiceUnavailable ||
+			!strings.Contains(got.body, "NO_LEADER") {
+			t.Errorf("%s: %d %s", page, got.status, got.body)
+		}
+	}
+}
