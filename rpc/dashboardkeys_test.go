@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -237,9 +238,60 @@ func TestDashboardJobsOfAKey(t *testing.T) {
 	if got := states(); got != "DELAYED CANCELLED" {
 		t.Errorf("cancelled: %s", got)
 	}
-	s.call("put", fmt.Sprintf(`{"queue":"wide","id":"b","key":%q}`, keys[1]))
+	s.call("put", fmt.Sprintf(`{"queue":"wide","id":"a","key":%q,"delay":"1h","again":true}`, keys[1]))
+	s.acts("cancel", ofForm(t, s.shows(job).body, "Cancel the job"))
+	if got := states(); got != "DELAYED CANCELLED" {
+		t.Errorf("cancelled on its page: %s", got)
+	}
+}
+
+// TestDashboardLinksToKeyedJobs: each page that leads to a job names its key, and the page of a job says
+// which content it has and which one follows.
+func TestDashboardLinksToKeyedJobs(t *testing.T) {
+	s := serve(t, withDashboard)
+	s.node.Format = fsm.LatestFormat
+	s.call("create-queue", `{"queue":"wide","partitions":3}`)
+	put := fmt.Sprintf(`{"queue":"wide","id":"a","key":%q,"maxAttempts":1`, s.elsewhere("a"))
+	of := url.Values{"key": {s.elsewhere("a")}}.Encode()
+	job, link := "/ui/job?queue=wide&id=a&"+of, `href="job?id=a&amp;`+of+`&amp;queue=wide"`
+	s.call("put", put+`}`)
 	s.node.Now = func() time.Time { return time.Now().Add(time.Second) }
-	s.shows("/ui/job?queue=wide&id=b&"+of, "If its key keeps it waiting, the page of the key says why")
+	s.shows(job, "If its key keeps it waiting, the page of the key says why", "&#34;key&#34;:&#34;"+s.elsewhere("a"))
+	s.call("put", put+`,"onExisting":"REPLACE","text":"second"}`)
+	var held struct{ Jobs []struct{ Lease string } }
+	if err := json.Unmarshal([]byte(s.call("reserve", `{"queues":["wide"],"ttr":"1h"}`, "Belfry-Client", "w")),
+		&held); err != nil || len(held.Jobs) != 1 {
+		t.Fatal(held, err)
+	}
+	s.call("put", put+`,"onExisting":"NEXT","text":"third"}`)
+	s.shows(job, ">Version</th><td>2; version 3 follows when this one ends</td>")
+	s.shows("/ui/consumers", link)
+	s.call("nack", fmt.Sprintf(`{"lease":%q,"error":"lost"}`, held.Jobs[0].Lease))
+	s.shows(job, ">Version</th><td>3</td>")
+	s.call("put", fmt.Sprintf(`{"queue":"wide","id":"b","key":%q,"delay":"1h","text":"third too"}`, s.elsewhere("b")))
+	s.shows("/ui/find?job=third&queue=wide", `href="job?id=a&amp;`+of+`&amp;queue=wide"`)
+	if err := json.Unmarshal([]byte(s.call("reserve", `{"queues":["wide"],"ttr":"1h"}`)), &held); err != nil ||
+		len(held.Jobs) != 1 {
+		t.Fatal(held, err)
+	}
+	s.call("nack", fmt.Sprintf(`{"lease":%q,"error":"lost"}`, held.Jobs[0].Lease))
+	s.acts("pause", fields("queue", "wide")) // an act is seen at once
+	s.shows("/ui/dead?queue=wide", link)
+	for _, page := range []string{"/ui/find?job=a&queue=wide", "/ui/find?job=a"} { // the only job with this id
+		if got := s.follows(page); !strings.Contains(got, of) {
+			t.Errorf("%s leads to %q", page, got)
+		}
+	}
+}
+
+// follows returns where a page leads to.
+func (s *served) follows(page string) string {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+page, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.do(noRedirects(), req).header.Get("Location")
 }
 
 // TestDashboardKeyScopes: keys are shown and changed by a token that administers the queue, and others

@@ -164,6 +164,10 @@ func TestDashboardSchedule(t *testing.T) {
 	s.shows(schedulePage, `<dt>Missed</dt><dd class="bad">4</dd>`, `<dt>Fired</dt><dd>2</dd>`,
 		`<strong class="bad">missed × 4</strong>`, job, ">every 1s<", "<td>-3</td>", "12345678901234567890",
 		"&lt;b&gt;report&lt;/b&gt;", "the latest firing happens", ">24h<", "Local, UTC", `data-refresh="5"`)
+	list := s.shows(schedulePage).body
+	if strings.Index(list, "</a></th><td>fired<") > strings.Index(list, "missed × 4") {
+		t.Errorf("the newest firing is not the first: %s", list)
+	}
 	s.shows("/ui/schedules?queue=shop%2Freports", job, `<strong class="bad">4</strong>`)
 	s.shows("/ui/job?queue=shop%2Freports&id=cron%3Anight%2Ffull%40"+fired.Format(time.RFC3339),
 		`<a href="schedule?name=night%2Ffull&amp;queue=shop%2Freports">night/full</a>`)
@@ -318,6 +322,7 @@ func TestDashboardScheduleScopes(t *testing.T) {
 	}
 	for scope, pages := range map[string]map[string]string{ // status, and what the page shows; "!" what it does not
 		"view:shop/*": {schedulePage: "200 take consume:shop/reports", "/ui/schedules?queue=shop%2Freports": "200 night/full",
+			"/ui/schedule?queue=shop%2Freports&name=night": "403 it takes consume:shop/reports",
 			"/ui/schedules": "200 night/full", backfillPage + "&from=2025-04-01&to=2025-04-02": "200 Put 1 job"},
 		"consume:shop/*": {schedulePage: "200 " + secretText},
 		"view:other": {schedulePage: "403 it takes consume:shop/reports",

@@ -43,9 +43,9 @@ func (p *Pages) find(v *visit) (content, error) {
 		}
 		search.Queues = all.queues
 	} else {
-		_, err := p.queues.Get(v.ctx, &belfryv1.GetRequest{Queue: queue, Id: text, Ended: true})
+		got, err := p.queues.Get(v.ctx, &belfryv1.GetRequest{Queue: queue, Id: text, Ended: true})
 		if err == nil {
-			return content{target: markup.Query("job", "queue", queue, "id", text)}, nil
+			return content{target: markup.Query("job", "queue", queue, "id", text, "key", got.Job.Key)}, nil
 		}
 		if code := connect.CodeOf(err); code != connect.CodeNotFound && code != connect.CodeUnavailable {
 			return content{}, err
@@ -61,7 +61,7 @@ func (p *Pages) find(v *visit) (content, error) {
 		return content{}, err
 	}
 	if job := theOnly(found, text); job != nil && search.Place == (finder.Place{}) {
-		return content{target: markup.Query("job", "queue", job.Queue, "id", job.Id)}, nil
+		return content{target: markup.Query("job", "queue", job.Queue, "id", job.Id, "key", job.Key)}, nil
 	}
 	var instead g.Node
 	word := finder.Word(text)

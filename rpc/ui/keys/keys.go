@@ -239,7 +239,7 @@ func (v *Visit) Show(ctx context.Context) (markup.Page, error) {
 		return markup.Figure{Name: name, Value: format.Grouped(selection.CountOf(k.Counts, state)),
 			Target: JobsOf(queue, key, state), Bad: state == belfryv1.JobState_JOB_STATE_DEAD && k.Counts.GetDead() > 0}
 	}
-	facts := h.P(g.Text("It has no jobs, and is not paused."))
+	facts := g.If(!res.StoppedEarly, h.P(g.Text("It has no jobs, and is not paused.")))
 	if known {
 		facts = markup.Facts(markup.Fact("Why it waits", why(k)), markup.TimeFact(v.Clock, "Next token", k.NextTokenAt),
 			markup.TimeFact(v.Clock, "Next job due", k.NextDueAt))
