@@ -47,8 +47,8 @@ func (s *served) fire(missed int) {
 	shard, v := s.readSchedule("night/full")
 	at := func(n int) fsm.Time { return v.Next.Add(time.Duration(n) * time.Second) }
 	s.node.Now = func() time.Time { return time.Unix(0, int64(at(missed))).Add(time.Second) }
-	fire := &fsm.Fire{Queue: v.Queue, Name: v.Name, Serial: v.Serial, Nominal: v.Next, Put: at(missed), Due: at(missed),
-		Next: at(missed + 1), ZoneData: v.ZoneData}
+	fire := &fsm.Fire{Queue: v.Queue, Name: v.Name, Serial: v.Serial, Version: v.Version, Nominal: v.Next,
+		Put: at(missed), Due: at(missed), Next: at(missed + 1), ZoneData: v.ZoneData}
 	if missed > 0 {
 		fire.Missed, fire.LastMissed = uint64(missed), at(missed-1)
 	}
