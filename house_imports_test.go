@@ -272,10 +272,12 @@ var importTable = []importRow{
 		reason: "an error and its outcome mean the same in every room of node, and depend on none",
 	},
 	{
-		dir:     "node/nodetest",
-		may:     []string{"fsm", "node", "node/clock", "node/nodetest/pipetest"},
-		testMay: []string{"fsm/schedules", "node/peer", "node/storage/disk", "node/storage/diskfault"},
-		reason:  "a cluster of nodes in memory for tests, under the rules of node",
+		dir: "node/nodetest",
+		may: []string{"fsm", "node", "node/clock", "node/nodetest/pipetest"},
+		testMay: []string{
+			"cron", "cron/calendar", "fsm/schedules", "node/peer", "node/storage/disk", "node/storage/diskfault",
+		},
+		reason: "a cluster of nodes in memory for tests, under the rules of node",
 	},
 	{
 		dir:    "node/nodetest/pipetest",

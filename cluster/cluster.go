@@ -32,6 +32,8 @@ type Config struct {
 	RequiresTokens bool
 	// Version is the version that this node reports.
 	Version string
+	// ZoneData is the version of the time-zone data with which this node finds the firings of schedules.
+	ZoneData string
 	// Directory resolves server ids for the node. It is updated from the catalog.
 	Directory *Directory
 	// Clocks reads the clocks of other nodes for the node; nil if the node reads none.
@@ -345,7 +347,8 @@ func (m *members) answer() {
 func (m *members) self() placement.Report {
 	st := m.host.Status()
 	r := placement.Report{
-		ServerID: st.ServerID, Process: m.process, Version: m.config.Version, Format: fsm.LatestFormat,
+		ServerID: st.ServerID, Process: m.process, Version: m.config.Version, ZoneData: m.config.ZoneData,
+		Format:      fsm.LatestFormat,
 		Quarantined: st.Quarantined, Leaving: st.Leaving, Conditions: st.Conditions, Placement: m.placement.Load(),
 		DiskFree: st.DiskFreeBytes, DiskLow: st.DiskLowBytes, ClockOffset: clockOffset(m.host.Clocks()),
 		BackupAt: m.config.LastBackup(), Mirrored: m.config.Mirrored(),

@@ -148,6 +148,19 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// TestBuiltInFingerprint is what reading the same data finds.
+func TestBuiltInFingerprint(t *testing.T) {
+	archive, err := zip.OpenReader(filepath.Join(goroot(t), "lib", "time", "zoneinfo.zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	_, want, _ := strings.Cut(readZones(t, archive).Version(), " ")
+	if _, got, _ := strings.Cut(zones(t).Version(), " "); got != want {
+		t.Errorf("builtInFingerprint is %s, want %s", got, want)
+	}
+}
+
 // TestFingerprintSeesOneOffset changes a zone by a second from the end of its data on.
 func TestFingerprintSeesOneOffset(t *testing.T) {
 	data := tzif(t, "Asia/Tokyo")

@@ -125,7 +125,7 @@ func healthyCluster() *fakeCluster {
 		m := backend.Member{
 			Name: fmt.Sprintf("n%d", n), ServerID: serverID(n), ClientAddr: fmt.Sprintf("10.0.0.%d:7400", n),
 			PeerAddr: fmt.Sprintf("10.0.0.%d:7401", n),
-			Zone:     "z", Answers: true, Version: "v1", Format: 3,
+			Zone:     "z", Answers: true, Version: "v1", ZoneData: "2025c (a5d24815)", Format: 3,
 		}
 		for shard := range 3 {
 			m.Groups = append(m.Groups, node.GroupStatus{
@@ -157,7 +157,7 @@ func (f *fakeCluster) leave(n int, instead ...string) {
 // silence has a node answer no more.
 func (f *fakeCluster) silence(n int) {
 	m := &f.members[n-1]
-	m.Answers, m.Groups, m.Version = false, nil, ""
+	m.Answers, m.Groups, m.Version, m.ZoneData = false, nil, "", ""
 }
 
 // ail has the disks of nodes nearly full.
@@ -235,7 +235,7 @@ func TestGetCluster(t *testing.T) {
 		t.Error(diff)
 	}
 	if n := got.Nodes[0]; n.State != belfryv1.NodeState_NODE_STATE_LIVE || n.Leads != 3 || n.Version != "v1" ||
-		n.Format != 3 || got.Format != 2 {
+		n.TimeZoneData != "2025c (a5d24815)" || n.Format != 3 || got.Format != 2 {
 		t.Errorf("%v", n)
 	}
 	lagging := &belfryv1.Shard{

@@ -51,6 +51,40 @@ func TestMinVotersInStatus(t *testing.T) {
 	}
 }
 
+// TestZoneDataInStatus: nodes with other time-zone data are named in an advice, which is no problem, also
+// on the dashboard. A node that does not answer is not.
+func TestZoneDataInStatus(t *testing.T) {
+	f := healthyCluster()
+	f.minVoters = 2
+	s := serve(t, withDashboard, func(cfg *Config) { cfg.Cluster = f })
+	_, a := s.bothClients()
+	status := func() *belfryv1.GetClusterResponse {
+		got, err := a.GetCluster(t.Context(), &belfryv1.GetClusterRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := status(); len(got.Advice) > 0 {
+		t.Errorf("of equal data: %q", got.Advice)
+	}
+	f.members[1].ZoneData = "2024a (01234567)"
+	want := "time-zone data differ: 2024a (01234567) on n2; 2025c (a5d24815) on n1, n3: schedules fire by the data of " +
+		"the node that leads their shard, so run the same version of belfry or the same --zoneinfo everywhere"
+	got := status()
+	if !slices.Equal(got.Advice, []string{want}) || len(got.Problems) > 0 {
+		t.Errorf("advice %q, problems %q", got.Advice, got.Problems)
+	}
+	wantPages(s, map[string][]string{
+		"/ui/cluster":      {"<p>Healthy.</p>", "<li>Advice: " + want + "</li>"},
+		"/ui/node?name=n2": {"Time-zone data</th><td>2024a (01234567)</td>"},
+	})
+	f.silence(2)
+	if got := status(); len(got.Advice) > 0 {
+		t.Errorf("of the nodes that answer: %q", got.Advice)
+	}
+}
+
 // TestTooFewVotersOnTheWire: a refused caller is told how many voters there are and must be, and
 // may try again.
 func TestTooFewVotersOnTheWire(t *testing.T) {

@@ -72,6 +72,8 @@ type Report struct {
 	Process string `json:"process,omitempty"`
 	// Version is the version of the node's software.
 	Version string `json:"version,omitempty"`
+	// ZoneData is the version of the node's time-zone data. Older nodes do not report it.
+	ZoneData string `json:"zoneData,omitempty"`
 	// Format is the latest format that the node reads; 0 is the first.
 	Format fsm.Format    `json:"format,omitempty"`
 	Groups []GroupReport `json:"groups"`

@@ -53,7 +53,7 @@ func TestEveryLineOfTheLogIsJSON(t *testing.T) {
 // TestRefusedSettingsLeaveNothing: a server that no data directory could help makes none.
 func TestRefusedSettingsLeaveNothing(t *testing.T) {
 	for _, setting := range []string{"--shards 1025", "--shards 0", "--advertise n1:7400", "--advertise http://n1",
-		"--listen 0.0.0.0:0", "--gossip-keys nowhere", "--zone " + strings.Repeat("z", 300)} {
+		"--listen 0.0.0.0:0", "--gossip-keys nowhere", "--zoneinfo nowhere", "--zone " + strings.Repeat("z", 300)} {
 		dir := filepath.Join(t.TempDir(), "data")
 		h := newHarness(t, nil)
 		got := h.Run(append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0"},

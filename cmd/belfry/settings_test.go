@@ -126,6 +126,7 @@ func TestConfigurableFlags(t *testing.T) {
 		"print-addresses", "redis-ca", "redis-cert", "redis-key", "redis-password-file", "redis-tls-name",
 		"replication-factor", "root-tokens", "server", "shards", "timeout",
 		"tls-ca", "tls-cert", "tls-client-cert", "tls-client-key", "tls-key", "token-file", "ui", "ui-prefix", "zone",
+		"zoneinfo",
 	}
 	if diff := cmp.Diff(want, cli.KnownSettings(newRoot(cli.New(&cli.System{})))); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)

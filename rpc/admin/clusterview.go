@@ -180,7 +180,7 @@ func (v *clusterView) wireNode(m *backend.Member) *belfryv1.Node {
 	_, incarnation := backend.SplitServer(m.ServerID)
 	out := &belfryv1.Node{
 		Name: m.Name, Incarnation: incarnation, Address: m.ClientAddr, PeerAddress: m.PeerAddr, Zone: m.Zone,
-		Version: m.Version, Format: uint32(m.Format),
+		Version: m.Version, TimeZoneData: m.ZoneData, Format: uint32(m.Format),
 		Draining: m.Draining, State: belfryv1.NodeState_NODE_STATE_LIVE,
 		DiskFreeBytes: m.DiskFree, DiskLowBytes: m.DiskLow, BackupAt: wireTime(m.BackupAt),
 		SilentSince: wireTime(m.SilentSince),

@@ -3,8 +3,10 @@ package admin
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -71,7 +73,27 @@ func (v *clusterView) advice() (all []string) {
 				"them wait for a majority of their voters",
 			v.settings.MinVoters, safe))
 	}
-	return all
+	return append(all, v.zoneDataAdvice()...)
+}
+
+// zoneDataAdvice says that nodes have different time-zone data, if they do. It is no problem, as it is so
+// during each upgrade that brings new data.
+func (v *clusterView) zoneDataAdvice() []string {
+	nodes := map[string][]string{} // by the version that they have
+	for i := range v.members {
+		if m := &v.members[i]; m.ZoneData != "" {
+			nodes[m.ZoneData] = append(nodes[m.ZoneData], v.label(m))
+		}
+	}
+	if len(nodes) < 2 {
+		return nil
+	}
+	var parts []string
+	for _, version := range slices.Sorted(maps.Keys(nodes)) {
+		parts = append(parts, version+" on "+list(nodes[version]))
+	}
+	return []string{"time-zone data differ: " + strings.Join(parts, "; ") + ": schedules fire by the data of the node " +
+		"that leads their shard, so run the same version of belfry or the same --zoneinfo everywhere"}
 }
 
 // changeMinVoters carries out what an UpdateCluster asks for beside what Configure does.

@@ -149,13 +149,15 @@ type Member struct {
 	BackupAt time.Time
 	// Mirrored are the queues of Redisson that the node bridges.
 	Mirrored []MirroredQueue
-	// Answers says that the node answered in this round. Version, Groups, Quarantined, Conditions
-	// and Unreached are from its answer.
+	// Answers says that the node answered in this round. Version, ZoneData, Groups, Quarantined,
+	// Conditions and Unreached are from its answer.
 	Answers bool
 	// SilentSince is the time of the last answer of a node that does not answer; zero if it is
 	// unknown.
 	SilentSince time.Time
 	Version     string
+	// ZoneData is the version of the node's time-zone data; empty if it does not say.
+	ZoneData string
 	// Groups has the node's replicas of all groups. In a status, Role, Leader, LastIndex,
 	// SnapshotIndex, ClockAhead and LastError may be missing.
 	Groups []node.GroupStatus

@@ -88,7 +88,8 @@ func Of(c *belfryv1.GetClusterResponse) []Finding {
 		r.find(strings.Join(c.Problems, "\n"), "see 'belfry cluster status'")
 	}
 	for _, advice := range c.Advice {
-		r.found = append(r.found, Finding{What: advice, Do: "see 'belfry cluster settings --help'", Advice: true})
+		r.found = append(r.found, Finding{What: advice, Do: "see 'belfry cluster settings --help' and 'belfry serve --help'",
+			Advice: true})
 	}
 	return r.found
 }

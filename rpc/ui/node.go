@@ -56,6 +56,7 @@ func (p *Pages) showNode(v *visit) (content, error) {
 				markup.Fact("Clients reach it at", node.Address),
 				markup.Fact("Nodes reach it at", node.PeerAddress), markup.Fact("Zone", node.Zone), markup.Fact("Version",
 					node.Version),
+				markup.Fact("Time-zone data", node.TimeZoneData),
 				markup.Fact("Disk free", health.DiskFree(node)), markup.Fact("Clock", health.ClockOffset(node)),
 				v.timeFact("Sent its last backup", node.BackupAt),
 				markup.Fact("Reads formats up to", format.Grouped(node.Format)), markup.Fact("Incarnation", node.Incarnation))),

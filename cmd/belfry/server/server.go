@@ -23,7 +23,6 @@ import (
 	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/cluster/gossip"
 	"github.com/belfrydb/belfry/cluster/placement"
-	"github.com/belfrydb/belfry/cron"
 	"github.com/belfrydb/belfry/cron/calendar"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage/disk"
@@ -64,6 +63,9 @@ type Config struct {
 	SteadyAfter time.Duration
 	// Zone names the zone of the node: nodes of one zone fail together.
 	Zone string
+	// Zoneinfo is a directory or a zip file of time-zone data for schedules, in place of those of this
+	// program; empty for these. It is read once.
+	Zoneinfo string
 	// Insecure allows the server to listen beyond loopback without TLS, gossip keys and tokens.
 	Insecure bool
 	// NodeID is the node's name; empty for the name in the data directory. A new directory then gets
@@ -112,7 +114,7 @@ type Server struct {
 	credentials   *certs.Identity
 	authenticator *authenticator
 
-	// calendars find the firings of schedules, with the time-zone data of this program.
+	// calendars find the firings of schedules.
 	calendars *calendar.Calendars
 	node      *node.Node
 	cluster   *cluster.Cluster
@@ -153,6 +155,10 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	calendars, err := loadCalendars(cfg)
+	if err != nil {
+		return nil, err
+	}
 	if err := checkAdvertise(ctx, cfg); err != nil {
 		return nil, err
 	}
@@ -167,8 +173,8 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	cfg.warnOfExposure()
 	cfg.warnOfReaders()
 	s := &Server{
-		cfg: cfg, credentials: credentials, authenticator: auth, shutdown: newShutdownGuard(), served: make(chan struct{}),
-		ended:    make(chan struct{}),
+		cfg: cfg, credentials: credentials, authenticator: auth, calendars: calendars, shutdown: newShutdownGuard(),
+		served: make(chan struct{}), ended: make(chan struct{}),
 		notReady: newNotReadyServer(listener, cfg, forClients(credentials)), removal: newRemovalNotice(cfg.Dir),
 	}
 	s.listener = s.shutdown.wrap(listener)
@@ -224,11 +230,6 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.bootstrap = b
-	zones, err := cron.BuiltInZones()
-	if err != nil {
-		return fmt.Errorf("reading the time-zone data of this program: %w", err)
-	}
-	s.calendars = calendar.New(zones)
 	s.authenticator.readOpenAccessFile()
 	known := b.self.Cluster != ""
 	if known {
@@ -258,7 +259,8 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 	}
 	s.cluster, err = cluster.Open(ctx, s.node, cluster.Config{
 		PeerAddr: b.self.PeerAddr, ClientAddr: b.self.ClientAddr, Zone: cfg.Zone, RequiresTokens: cfg.RootTokens != "",
-		Version: cfg.Version, Settings: cfg.Cluster, SteadyAfter: cfg.SteadyAfter, Directory: b.directory, Clocks: clocks,
+		Version: cfg.Version, ZoneData: s.calendars.Zones().Version(),
+		Settings: cfg.Cluster, SteadyAfter: cfg.SteadyAfter, Directory: b.directory, Clocks: clocks,
 		Seeds: b.seeds, Departed: s.removal.receive, LastBackup: s.lastBackup.Last, Mirrored: cfg.Mirrored,
 		Logger: cfg.Logger,
 	})

@@ -123,7 +123,7 @@ func member(m cluster.MemberStatus) backend.Member {
 	}
 	out.Version, out.Quarantined, out.Conditions = m.Report.Version, m.Report.Quarantined, m.Report.Conditions
 	out.DiskFree, out.DiskLow, out.ClockOffset = m.Report.DiskFree, m.Report.DiskLow, m.Report.ClockOffset
-	out.BackupAt = m.Report.BackupAt
+	out.BackupAt, out.ZoneData = m.Report.BackupAt, m.Report.ZoneData
 	for _, q := range m.Report.Mirrored {
 		out.Mirrored = append(out.Mirrored, backend.MirroredQueue(q))
 	}

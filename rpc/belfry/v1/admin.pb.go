@@ -3597,7 +3597,7 @@ type GetClusterResponse struct {
 	MinVoters uint32 `protobuf:"varint,16,opt,name=min_voters,json=minVoters,proto3" json:"min_voters,omitempty"`
 	// Whether a put into a queue that does not exist is refused. Otherwise it makes the queue.
 	NoAutoCreate bool `protobuf:"varint,18,opt,name=no_auto_create,json=noAutoCreate,proto3" json:"no_auto_create,omitempty"`
-	// What could be done to make the cluster safer, one sentence each, for people. None of it is a problem.
+	// What could be done to make the cluster safer or its nodes alike, one sentence each, for people. None of it is a problem.
 	Advice        []string `protobuf:"bytes,17,rep,name=advice,proto3" json:"advice,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3818,7 +3818,10 @@ type Node struct {
 	// When it last sent a complete backup. Not set if it never did.
 	BackupAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=backup_at,json=backupAt,proto3" json:"backup_at,omitempty"`
 	// The queues of Redisson that it bridges, of those that `belfry serve` was started with.
-	Mirrored      []*MirroredQueue `protobuf:"bytes,19,rep,name=mirrored,proto3" json:"mirrored,omitempty"`
+	Mirrored []*MirroredQueue `protobuf:"bytes,19,rep,name=mirrored,proto3" json:"mirrored,omitempty"`
+	// The version of the time-zone data with which it finds the firings of schedules: that of IANA, or `unknown`, and a fingerprint of what the data
+	// say. Empty if it does not answer.
+	TimeZoneData  string `protobuf:"bytes,20,opt,name=time_zone_data,json=timeZoneData,proto3" json:"time_zone_data,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3984,6 +3987,13 @@ func (x *Node) GetMirrored() []*MirroredQueue {
 		return x.Mirrored
 	}
 	return nil
+}
+
+func (x *Node) GetTimeZoneData() string {
+	if x != nil {
+		return x.TimeZoneData
+	}
+	return ""
 }
 
 // MirroredQueue is what a node's bridge between a queue of Redisson and one of Belfry has done since the node started. One node at a time does the
@@ -7051,7 +7061,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x06advice\x18\x11 \x03(\tR\x06advice\"5\n" +
 	"\tShardMove\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\xd0\x05\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\xf6\x05\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x18\n" +
@@ -7074,7 +7084,8 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x0edisk_low_bytes\x18\x10 \x01(\x04R\fdiskLowBytes\x12<\n" +
 	"\fclock_offset\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\vclockOffset\x127\n" +
 	"\tbackup_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\bbackupAt\x124\n" +
-	"\bmirrored\x18\x13 \x03(\v2\x18.belfry.v1.MirroredQueueR\bmirrored\"\x9f\x03\n" +
+	"\bmirrored\x18\x13 \x03(\v2\x18.belfry.v1.MirroredQueueR\bmirrored\x12$\n" +
+	"\x0etime_zone_data\x18\x14 \x01(\tR\ftimeZoneData\"\x9f\x03\n" +
 	"\rMirroredQueue\x12\x1f\n" +
 	"\vredis_queue\x18\x01 \x01(\tR\n" +
 	"redisQueue\x12\x14\n" +

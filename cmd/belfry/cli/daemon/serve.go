@@ -95,8 +95,8 @@ finished. A second signal ends it at once; nothing that was acknowledged is lost
 		flag.BootstrapExpect,
 		flag.GossipKeys, flag.TLSCert, flag.TLSKey, flag.TLSCA, flag.TLSClientCert, flag.TLSClientKey, flag.RootTokens,
 		flag.ReplicationFactor, flag.GracePeriod, flag.Zone, flag.NodeID, flag.Shards, flag.Memory, flag.Insecure,
-		flag.AcceptClock, flag.LogFormat,
-		flag.LogLevel, flag.DebugAddr, flag.MetricsMaxQueues, flag.UI, flag.UIPrefix,
+		flag.AcceptClock, flag.Zoneinfo, flag.LogFormat, flag.LogLevel,
+		flag.DebugAddr, flag.MetricsMaxQueues, flag.UI, flag.UIPrefix,
 		flag.MirrorRedis, flag.MirrorReplicas, flag.MirrorQueue,
 		flag.MirrorTokenFile, flag.PrintAddresses)
 	return c
@@ -159,6 +159,9 @@ func (f *serveFlags) addCluster(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.config.Insecure, flag.Insecure, false, "listen beyond loopback without TLS, gossip keys and tokens")
 	flags.BoolVar(&f.config.AcceptClock, flag.AcceptClock, false,
 		"start although the clock contradicts the data; see its message")
+	flags.StringVar(&f.config.Zoneinfo, flag.Zoneinfo, "",
+		"a directory or zip file of time-zone data for schedules, such as /usr/share/zoneinfo, in place of those of this "+
+			"program; read once, at the start")
 }
 
 // addDiagnostics adds the flags of logs, profiles and metrics.

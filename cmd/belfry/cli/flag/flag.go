@@ -177,4 +177,5 @@ const (
 	WithNames         = "with-names"
 	Yes               = "yes"
 	Zone              = "zone"
+	Zoneinfo          = "zoneinfo"
 )
