@@ -948,9 +948,9 @@ var importTable = []importRow{
 		dir: "jepsen/checker",
 		may: []string{
 			"fsm", "fsm/codec", "fsm/machine", "fsm/model/ledger", "jepsen/checker/access",
-			"jepsen/checker/availability", "jepsen/checker/finding", "jepsen/checker/lifecycle",
-			"jepsen/checker/mirror", "jepsen/checker/sample", "jepsen/checker/tasks", "jepsen/checker/wire", "jepsen/history",
-			"jepsen/report", "node/journal", "rpc/belfry/...",
+			"jepsen/checker/availability", "jepsen/checker/finding", "jepsen/checker/keys", "jepsen/checker/lifecycle",
+			"jepsen/checker/mirror", "jepsen/checker/sample", "jepsen/checker/schedules", "jepsen/checker/tasks",
+			"jepsen/checker/wire", "jepsen/history", "jepsen/report", "node/journal", "rpc/belfry/...",
 		},
 		testMay:  []string{"node"}, // the entries of made-up journals
 		external: []string{"google.golang.org/protobuf"},
@@ -996,6 +996,17 @@ var importTable = []importRow{
 		may: []string{"fsm", "fsm/model/ledger", "jepsen/history", "jepsen/checker/finding",
 			"jepsen/checker/wire"},
 		reason: "what clients were told is judged without the log",
+	},
+	{
+		dir: "jepsen/checker/keys",
+		may: []string{"fsm", "fsm/model/ledger", "jepsen/checker/finding", "jepsen/checker/lifecycle",
+			"jepsen/checker/wire"},
+		reason: "keys and contents are judged by what clients were told; of the log only settings and pauses are known",
+	},
+	{
+		dir:    "jepsen/checker/schedules",
+		may:    []string{"fsm", "rpc/belfry/...", "jepsen/history", "jepsen/checker/finding", "jepsen/checker/wire"},
+		reason: "schedules are judged by calls, with a calendar of its own",
 	},
 	{
 		dir:      "jepsen/checker/sample",
@@ -1103,12 +1114,12 @@ var importTable = []importRow{
 		reason:   "verbs ask a server, and know no node",
 	},
 	{
-		dir:      "cmd/belfry/cli/schedules",
-		may:      []string{"cmd/belfry/cli", "cmd/belfry/cli/flag", "cmd/belfry/cli/render", "rpc/belfry/..."},
-		testMay:  []string{"cmd/belfry/cli/clitest"},
+		dir:     "cmd/belfry/cli/schedules",
+		may:     []string{"cmd/belfry/cli", "cmd/belfry/cli/flag", "cmd/belfry/cli/render", "rpc/belfry/..."},
+		testMay: []string{"cmd/belfry/cli/clitest"},
 		external: []string{"github.com/spf13", "google.golang.org/protobuf", "connectrpc.com", "go.yaml.in/yaml/v3",
 			"golang.org/x/sync"},
-		reason:   "verbs ask a server, and know no node",
+		reason: "verbs ask a server, and know no node",
 	},
 	{
 		dir:      "cmd/belfry/cli/top",

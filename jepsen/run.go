@@ -225,11 +225,7 @@ func (e *experiment) play(ctx context.Context) error {
 		e.kept.fail("I42", e.history.Now(), "%v", err)
 	}
 	e.log.Info("tasks have ended", slog.Duration("took", e.history.Now()-began))
-	if slices.Contains(workload.Names(e.workloads), "schedules") {
-		if err := workload.SchedulesEnd(ctx, e.target(members), healthyMax); err != nil {
-			e.kept.fail("I47", e.history.Now(), "%v", err)
-		}
-	}
+	e.endSchedules(ctx)
 	if e.redisson != nil {
 		if err := workload.DrainMirror(ctx, e.target(members), drainMax); err != nil {
 			e.kept.fail("M1", e.history.Now(), "the drain: %v", err)
@@ -256,6 +252,16 @@ func (e *experiment) play(ctx context.Context) error {
 	began = e.history.Now()
 	e.probe("every node stops in peace", began, healthyMax, e.lab.Stop())
 	return nil
+}
+
+// endSchedules has schedules put no more jobs, so that their queues can be emptied.
+func (e *experiment) endSchedules(ctx context.Context) {
+	if !slices.Contains(workload.Names(e.workloads), "schedules") {
+		return
+	}
+	if err := workload.SchedulesEnd(ctx, e.target(members), healthyMax); err != nil {
+		e.kept.fail("I47", e.history.Now(), "%v", err)
+	}
 }
 
 // prepareLoad makes what clients need before the first fault.

@@ -6,6 +6,7 @@ import (
 	"github.com/belfrydb/belfry/jepsen/checker/finding"
 	"github.com/belfrydb/belfry/jepsen/checker/keys"
 	"github.com/belfrydb/belfry/jepsen/checker/lifecycle"
+	"github.com/belfrydb/belfry/jepsen/checker/schedules"
 	"github.com/belfrydb/belfry/jepsen/checker/wire"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -79,11 +80,17 @@ func (c *check) keys(*finding.Set) {
 	})
 }
 
+// schedules holds the jobs of schedules that clients were handed against the nominal times.
+func (c *check) schedules(found *finding.Set) {
+	schedules.Check(&schedules.Run{Ops: c.ops, Drained: c.run.Drained > 0}, found)
+}
+
 // keyChanges returns the commands that concern all jobs of a queue or of a key.
 func (l *shardLog) keyChanges() (changes []keys.Change) {
 	for i := range l.commands {
 		one := &l.commands[i]
-		change := keys.Change{Place: lifecycle.Place{Index: one.Entry.Index, Number: one.Number}, Queue: fsm.QueueOf(one.Command)}
+		at := lifecycle.Place{Index: one.Entry.Index, Number: one.Number}
+		change := keys.Change{Place: at, Queue: fsm.QueueOf(one.Command)}
 		switch k := one.Command.(type) {
 		case *fsm.Configure:
 			change.Settings = &k.Settings.Keys

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/belfrydb/belfry/jepsen/checker/finding"
+	"github.com/belfrydb/belfry/jepsen/checker/schedules"
 	"github.com/belfrydb/belfry/jepsen/checker/wire"
 
 	"github.com/belfrydb/belfry/fsm"
@@ -85,7 +86,7 @@ func (c *check) replayShard(l *shardLog) {
 	c.decode(l)
 	l.books = ledger.New(ledger.Config{
 		Shard: l.shard, Limited: c.limited, Commands: len(l.commands), Report: booksReport{c, l.found},
-		Moved: c.follower(l), Nominal: nominal,
+		Moved: c.follower(l), Nominal: schedules.Nominal,
 	})
 	defer func() { l.told = make([]atomic.Pointer[history.Op], len(l.books.Leases())) }()
 	m := copies{machine: machine.New(fsm.Config{Seed: 1})}

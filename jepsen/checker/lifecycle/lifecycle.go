@@ -232,8 +232,8 @@ func (f *follower) finish() {
 		available = f.until.Add(leadGrace)
 	}
 	end := Event{Account: a, Index: 1 << 62}
-	exempt := a.Put.Given.Has(fsm.GivenTTL) || a.Queue.Settings.Overdue == fsm.DropOverdue || a.State == fsm.Dead || a.WasFollowed() ||
-		a.Queue.Settings.PausedAt(drained)
+	exempt := a.Put.Given.Has(fsm.GivenTTL) || a.Queue.Settings.Overdue == fsm.DropOverdue || a.State == fsm.Dead ||
+		a.WasFollowed() || a.Queue.Settings.PausedAt(drained)
 	if exempt || max(available, a.Created) >= drained || f.moved || f.touched(&end) {
 		return
 	}

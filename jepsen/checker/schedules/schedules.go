@@ -26,9 +26,6 @@ type Run struct {
 	Ops []*history.Op
 	// Drained says that consumers had drained all queues in the end.
 	Drained bool
-	// Nominal returns the nominal time of a schedule after another one, 0 for none; false if it cannot
-	// tell.
-	Nominal func(spec *fsm.ScheduleSpec, after fsm.Time) (next fsm.Time, ok bool)
 }
 
 // name is a schedule.
@@ -132,15 +129,15 @@ func (j *judge) put(o *history.Op, r *belfryv1.PutScheduleRequest) {
 func (j *judge) handed(o *history.Op, job *belfryv1.Job, of string) {
 	at, err := time.Parse(time.RFC3339Nano, job.GetHeaders()[fsm.HeaderNominal])
 	if err != nil {
-		j.found.Violated(Once, o.Returned, "%s was handed job %s of %s, whose nominal time is %q", wire.Describe(o), job.GetId(),
-			job.GetQueue(), job.GetHeaders()[fsm.HeaderNominal])
+		j.found.Violated(Once, o.Returned, "%s was handed job %s of %s, whose nominal time is %q", wire.Describe(o),
+			job.GetId(), job.GetQueue(), job.GetHeaders()[fsm.HeaderNominal])
 		return
 	}
 	nominal, s := fsm.Time(at.UnixNano()), j.of(job.GetQueue(), of)
 	j.found.Look(Once)
-	if told := wire.TimeOf(job.GetWitness().GetTime()); told < nominal && !s.changed { // a backfill may be of the future
-		j.found.Violated(Once, o.Returned, "%s was handed job %s of %s at %d, before it has come", wire.Describe(o), job.GetId(),
-			job.GetQueue(), told)
+	if told := wire.TimeOf(job.GetWitness().GetTime()); told < nominal && !s.changed { // a backfill may be of later
+		j.found.Violated(Once, o.Returned, "%s was handed job %s of %s at %d, before it has come", wire.Describe(o),
+			job.GetId(), job.GetQueue(), told)
 	}
 	ref, ok := wire.ParseLease(job.GetLease())
 	if !ok {
@@ -148,8 +145,8 @@ func (j *judge) handed(o *history.Op, job *belfryv1.Job, of string) {
 	}
 	first, twice := s.jobs[nominal]
 	if twice && (first.serial != ref.Serial || first.partition != ref.Partition) {
-		j.found.Violated(Once, o.Returned, "schedule %s of %s fired at %s as job %d, handed out by %s, and as job %d, by %s", of,
-			job.GetQueue(), at, first.serial, wire.Describe(first.op), ref.Serial, wire.Describe(o))
+		j.found.Violated(Once, o.Returned, "schedule %s of %s fired at %s as job %d, handed out by %s, and as job %d, by %s",
+			of, job.GetQueue(), at, first.serial, wire.Describe(first.op), ref.Serial, wire.Describe(o))
 	}
 	if !twice {
 		s.jobs[nominal] = handed{ref.Serial, ref.Partition, o}
@@ -167,7 +164,7 @@ func (j *judge) complete(s *schedule) {
 	next, counts := wire.TimeOf(s.last.GetNext()), s.last.GetCounts()
 	var times, seen uint64
 	var lost fsm.Time
-	for at, ok := s.first, true; ok && at != 0 && at < next; at, ok = j.Nominal(spec, at) {
+	for at, ok := s.first, true; ok && at != 0 && at < next; at, ok = Nominal(spec, at) {
 		times++
 		if _, there := s.jobs[at]; there {
 			seen++
@@ -177,17 +174,17 @@ func (j *judge) complete(s *schedule) {
 	}
 	j.found.LookMany(All, int64(times)) //nolint:gosec // seconds of a run
 	if dealt := counts.GetFired() + counts.GetMissed() + counts.GetSkipped(); dealt != times {
-		j.found.Violated(All, s.read, "schedule %s of %s dealt with %d nominal times (%v), there were %d from %d to %d", s.name.name,
-			s.queue, dealt, counts, times, s.first, next)
+		j.found.Violated(All, s.read, "schedule %s of %s dealt with %d nominal times (%v), there were %d from %d to %d",
+			s.name.name, s.queue, dealt, counts, times, s.first, next)
 	}
 	if seen != counts.GetFired() {
-		j.found.Violated(All, s.read, "schedule %s of %s says that it fired %d times, %d jobs were handed out; the first that "+
-			"was not is of %d", s.name.name, s.queue, counts.GetFired(), seen, lost)
+		j.found.Violated(All, s.read, "schedule %s of %s says that it fired %d times, %d jobs were handed out; the first "+
+			"that was not is of %d", s.name.name, s.queue, counts.GetFired(), seen, lost)
 	}
 	steady := s.last.GetPolicy().GetCatchUp() == belfryv1.CatchUp_CATCH_UP_ALL &&
 		s.last.GetPolicy().GetOverlap() <= belfryv1.Overlap_OVERLAP_ALLOW
 	if steady && seen != times {
-		j.found.Violated(All, s.read, "schedule %s of %s is to catch up with all, and %d of %d nominal times have no job, the "+
-			"first at %d", s.name.name, s.queue, times-seen, times, lost)
+		j.found.Violated(All, s.read, "schedule %s of %s is to catch up with all, and %d of %d nominal times have no job, "+
+			"the first at %d", s.name.name, s.queue, times-seen, times, lost)
 	}
 }

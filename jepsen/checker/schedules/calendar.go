@@ -1,4 +1,4 @@
-package checker
+package schedules
 
 import (
 	"strconv"
@@ -6,13 +6,11 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/jepsen/checker/finding"
-	"github.com/belfrydb/belfry/jepsen/checker/schedules"
 )
 
-// nominal is the calendar of the schedules of a run, said once more: those that fire every so often, and
+// Nominal is the calendar of the schedules of a run, said once more: those that fire every so often, and
 // those of each n-th second of a minute. It is false for others.
-func nominal(s *fsm.ScheduleSpec, after fsm.Time) (next fsm.Time, ok bool) {
+func Nominal(s *fsm.ScheduleSpec, after fsm.Time) (next fsm.Time, ok bool) {
 	period, phase := s.Every, s.Phase
 	if rest, found := strings.CutPrefix(s.Cron, "*/"); found {
 		n, every, _ := strings.Cut(rest, " ")
@@ -32,9 +30,4 @@ func nominal(s *fsm.ScheduleSpec, after fsm.Time) (next fsm.Time, ok bool) {
 		return 0, true
 	}
 	return next, true
-}
-
-// schedules holds the jobs of schedules that clients were handed against the nominal times.
-func (c *check) schedules(found *finding.Set) {
-	schedules.Check(&schedules.Run{Ops: c.ops, Drained: c.run.Drained > 0, Nominal: nominal}, found)
 }
