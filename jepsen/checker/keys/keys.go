@@ -112,7 +112,7 @@ type name struct{ id, key string }
 
 // content is what is put under a name.
 type content struct {
-	// job has it; nil if it is a successor that was not handed out yet, which began at a place.
+	// job has it; nil if it is a successor that was not handed out yet.
 	job     *ledger.Job
 	put     *fsm.Put
 	version uint64 // 0 if it is not known
