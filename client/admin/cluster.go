@@ -79,6 +79,9 @@ type Node struct {
 	ClockOffset *time.Duration
 	// Mirrored are the queues of Redisson that the node bridges.
 	Mirrored []MirroredQueue
+	// TimeZoneData is the version of the time-zone data with which the node finds the firings of
+	// schedules; empty if it does not answer.
+	TimeZoneData string
 }
 
 // A MirroredQueue is what a node's bridge between a queue of Redisson and one of Belfry has done since
@@ -184,6 +187,7 @@ func nodeOf(n *belfryv1.Node) Node {
 	return Node{
 		Name: n.GetName(), Incarnation: n.GetIncarnation(), Address: n.GetAddress(), PeerAddress: n.GetPeerAddress(),
 		Version: n.GetVersion(), Zone: n.GetZone(), Draining: n.GetDraining(),
+		TimeZoneData: n.GetTimeZoneData(),
 		State:    strings.TrimPrefix(n.GetState().String(), "NODE_STATE_"),
 		Replicas: int(n.GetReplicas()), Leads: int(n.GetLeads()), Format: int(n.GetFormat()),
 		Mirrored:    values.Each(n.GetMirrored(), mirroredOf),
