@@ -67,6 +67,9 @@ type Config struct {
 	BodyBytes int
 	// Queues is over how many queues jobs are spread.
 	Queues int
+	// Keys is over how many keys the jobs of sdk, e2e and lateness are spread, one reserved job each;
+	// 0 for jobs without a key.
+	Keys int
 	// Keep leaves the queues of the run, and the jobs that are left in them.
 	Keep bool
 	// Memory reads what the server uses; nil if that cannot be known.
@@ -107,6 +110,7 @@ func (c Config) Validate() error {
 	check(c.Delay >= 0, "the delay must not be negative")
 	check(c.BodyBytes >= stampBytes && c.BodyBytes <= 1<<20, "a body must be %d to %d bytes", stampBytes, 1<<20)
 	check(c.Queues >= 1 && c.Queues <= 64, "queues must be 1 to 64")
+	check(c.Keys >= 0 && c.Keys <= 10_000_000, "keys must be 0 to 10000000")
 	return errors.Join(problems...)
 }
 
@@ -213,5 +217,8 @@ func (r *run) withSDK(ctx context.Context,
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	defer func() { err = errors.Join(err, sdk.Close()) }()
+	if err := r.limitKeys(ctx, sdk); err != nil {
+		return nil, err
+	}
 	return work(ctx, sdk)
 }

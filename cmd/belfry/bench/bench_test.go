@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/cmd/belfry/bench"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 )
@@ -80,6 +81,36 @@ func TestWorkloads(t *testing.T) {
 				t.Errorf("memory: %+v", m)
 			}
 		})
+	}
+}
+
+// TestKeys spreads jobs over keys: the queues get their limit, and all jobs come.
+func TestKeys(t *testing.T) {
+	url := startServer(t)
+	for _, workload := range []string{"sdk", "e2e", "lateness"} {
+		cfg := small(workload, url)
+		cfg.Keys, cfg.Keep = 10, true
+		results, err := bench.Run(t.Context(), cfg)
+		if err != nil || len(results) != 2 || results[1].Jobs != cfg.Jobs {
+			t.Errorf("%s: %+v, %v; want all jobs", workload, results, err)
+		}
+	}
+	c, err := client.New(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	limited := 0
+	for queue, err := range c.Admin().Queues(t.Context(), "bench/") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := queue.Settings.KeyConcurrency; got != nil && *got == 1 {
+			limited++
+		}
+	}
+	if limited != 6 {
+		t.Errorf("%d queues have a limit of keys, want 2 of each workload", limited)
 	}
 }
 

@@ -67,6 +67,8 @@ func (a verbs) benchCommand() *cobra.Command {
 	flags.Var(cli.NewDuration(&f.delay, "2s"), flag.Delay, "lateness: the delay of the jobs")
 	flags.IntVar(&f.config.BodyBytes, flag.Body, 100, "bytes of a body")
 	flags.IntVar(&f.config.Queues, flag.Queues, 1, "spread the jobs over so many queues")
+	flags.IntVar(&f.config.Keys, flag.Keys, 0,
+		"sdk, e2e, lateness: spread the jobs over so many keys, each reserved once at a time; 0 for jobs without a key")
 	flags.BoolVar(&f.config.Keep, flag.Keep, false,
 		"leave the queues and the jobs that are left in them; with --self they go, or stay, with the data directory")
 	flags.BoolVar(&f.self, flag.Self, false, "measure a server in this process")

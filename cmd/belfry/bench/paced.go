@@ -164,8 +164,8 @@ func (r *run) schedule(ctx context.Context, sdk *client.Client, work pacedWork, 
 		group.Go(func() {
 			defer func() { <-free }()
 			p.put.Add(1)
-			_, err := sdk.Put(ctx, r.names[int(i)%len(r.names)], stamped(r.body, due),
-				work.options...) //nolint:gosec // an index
+			_, err := sdk.Put(ctx, r.names[int(i)%len(r.names)], stamped(r.body, due), //nolint:gosec // an index
+				append(r.key(i), work.options...)...)
 			mu.Lock()
 			defer mu.Unlock()
 			sum.count(err, due)

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/client/admin"
 )
 
 // reserveWait is how long a consumer waits for a job in one call.
@@ -14,9 +17,11 @@ const reserveWait = 5 * time.Second
 
 // sdk measures puts by many callers, and then reserve and ack of all these jobs by as many.
 func (r *run) sdk(ctx context.Context, sdk *client.Client) ([]Result, error) {
+	var begun atomic.Uint64
 	puts := closed(ctx, r.Callers, newBudget(r.Jobs, r.Duration), 1,
 		func(ctx context.Context, worker, _ int) (int, error) {
-			if _, err := sdk.Put(ctx, r.names[worker%len(r.names)], stamped(r.body, time.Now())); err != nil {
+			if _, err := sdk.Put(ctx, r.names[worker%len(r.names)], stamped(r.body, time.Now()),
+				r.key(begun.Add(1))...); err != nil {
 				return 0, fmt.Errorf("putting a job: %w", err)
 			}
 			return 1, nil
@@ -29,6 +34,28 @@ func (r *run) sdk(ctx context.Context, sdk *client.Client) ([]Result, error) {
 		return r.take(ctx, sdk, nil)
 	})
 	return append(results, r.result("reserve+ack", takes, r.Callers)), takes.failure(ctx)
+}
+
+// limitKeys has each key of the run's queues be reserved once at a time.
+func (r *run) limitKeys(ctx context.Context, sdk *client.Client) error {
+	if r.Keys == 0 {
+		return nil
+	}
+	for _, name := range r.names {
+		settings := &admin.QueueSettings{KeyConcurrency: new(1)}
+		if _, err := sdk.Admin().CreateQueue(ctx, name, 1, settings); err != nil {
+			return fmt.Errorf("making a queue whose keys have a limit: %w", err)
+		}
+	}
+	return nil
+}
+
+// key returns what gives job n its key: the keys take turns.
+func (r *run) key(n uint64) []client.PutOption {
+	if r.Keys == 0 {
+		return nil
+	}
+	return []client.PutOption{client.Key("key-" + strconv.FormatUint(n%uint64(r.Keys), 10))} //nolint:gosec // above 0
 }
 
 // errEmpty: jobs that were put did not come.

@@ -76,6 +76,7 @@ const (
 	KeyFair           = "key-fair"
 	KeyOrdered        = "key-ordered"
 	KeyRate           = "key-rate"
+	Keys              = "keys"
 	Listen            = "listen"
 	Live              = "live"
 	LogFormat         = "log-format"
