@@ -15,7 +15,7 @@ func (m *Machine) lookup(q *queue, id, key string) (j job, tombstone uint32) {
 		}
 		s := m.slot(j)
 		if s.Queue != q.index || m.record(q).Partition != partition || s.HasID() ||
-			key != "" && keyOf(m.payload(j)) != key {
+			key != "" && m.payload(j).KeyName() != key {
 			j.index = 0
 		}
 		return j, 0

@@ -12,7 +12,7 @@ func asksFor(c *fsm.Put, b store.Payload, content [16]byte) bool {
 	if c.OnExisting == fsm.ReturnExisting {
 		return b.Content() == content
 	}
-	return keyOf(b) == c.Key
+	return b.KeyName() == c.Key
 }
 
 // versionAnswer is the version that a put answers. Puts of earlier formats answer none.
@@ -48,7 +48,7 @@ func (m *Machine) versionOf(j job) uint64 {
 // putHeld carries out a put whose id belongs to a held job.
 func (m *Machine) putHeld(j job, c *fsm.Put, content [16]byte) (fsm.Result, bool) {
 	state := m.slot(j).State()
-	if c.OnExisting >= fsm.ReplaceExisting && keyOf(m.payload(j)) != c.Key {
+	if c.OnExisting >= fsm.ReplaceExisting && m.payload(j).KeyName() != c.Key {
 		return fsm.Result{Code: fsm.JobExists}, false
 	}
 	if version := m.versionOf(j); c.IfVersion != 0 && c.IfVersion != version {
@@ -156,7 +156,7 @@ func (m *Machine) end(j job, ended fsm.State) {
 		return
 	}
 	next := *found
-	next.Queue, next.ID, next.Key = j.q.name, string(m.payload(j).ID()), keyOf(m.payload(j))
+	next.Queue, next.ID, next.Key = j.q.name, string(m.payload(j).ID()), m.payload(j).KeyName()
 	next.Body = append([]byte(nil), next.Body...) // it aliases what drop frees
 	next.Due = next.FirstDue
 	m.drop(j, fsm.StateNone)

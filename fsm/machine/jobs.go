@@ -209,7 +209,7 @@ func (m *Machine) tombstone(q *queue, index uint32) fsm.Tombstone {
 	t := m.store.Tomb(index)
 	b := m.store.TombPayload(t)
 	return fsm.Tombstone{
-		Queue: q.name, ID: string(b.ID()), Key: keyOf(b), Serial: t.Serial, Content: b.Content(), FirstDue: t.FirstDue,
+		Queue: q.name, ID: string(b.ID()), Key: b.KeyName(), Serial: t.Serial, Content: b.Content(), FirstDue: t.FirstDue,
 		State: t.State, Ended: t.Ended,
 	}
 }

@@ -9,12 +9,6 @@ import (
 	"github.com/belfrydb/belfry/fsm/store"
 )
 
-// keyOf returns the key of a job or a tombstone, empty if it has none.
-func keyOf(b store.Payload) string {
-	key, _ := b.Key()
-	return string(key)
-}
-
 // readyOf returns the order that a READY job of a queue is in.
 func (q *queue) readyOf(s *store.Slot) *store.Order {
 	if s.HasKey() {

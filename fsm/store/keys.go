@@ -16,6 +16,8 @@ type Keys struct {
 	memories pages[KeyMemory]
 	names    table       // of groups, by queue and key
 	links    [][]keyLink // by the index of the job, in pages as the slots are; nil where no job has a key
+	// linkPages counts the pages of links that are not nil.
+	linkPages int
 	// Blocked counts the groups that their owner keeps back, by the reason.
 	Blocked [fsm.KeyBlocks]int
 	// Rates are the memories with a token bucket that is not full, as far as is known, by the time at

@@ -26,16 +26,21 @@ func (k *Keys) link(job, queue uint32, key string) {
 	}
 	if k.links[page] == nil {
 		k.links[page] = make([]keyLink, 1<<slotShift)
+		k.linkPages++
 	}
 	group := k.Add(queue, key)
 	*k.linkOf(job) = keyLink{group: group}
 }
 
 // unlink removes a job, which is in no tree. Its owner trims the group.
-func (k *Keys) unlink(job uint32) {
-	*k.linkOf(job) = keyLink{}
-	if page, _ := k.store.slots.locate(job); k.store.slots.live[page] == 1 { // this job is the last of its page
+func (k *Keys) unlink(job uint32) { *k.linkOf(job) = keyLink{} }
+
+// dropLinks drops the links of the page of slots that a job was on, if that has no job any more.
+func (k *Keys) dropLinks(job uint32) {
+	page, _ := k.store.slots.locate(job)
+	if int(page) < len(k.links) && k.links[page] != nil && k.store.slots.live[page] == 0 {
 		k.links[page] = nil
+		k.linkPages--
 	}
 }
 

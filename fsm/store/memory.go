@@ -17,7 +17,7 @@ const (
 	bucketBytes   = 64
 	keyBytes      = 24
 	moreBytes     = 16
-	groupBytes    = 48
+	groupBytes    = 44
 	memoryBytes   = 48
 	linkBytes     = 12
 	scheduleBytes = 32
@@ -81,9 +81,7 @@ func (s *Store) Memory() fsm.Memory {
 	add(s.Keys.groups.memory(groupBytes))
 	add(s.Keys.memories.memory(memoryBytes))
 	add(s.Schedules.records.memory(scheduleBytes))
-	for _, links := range s.Keys.links {
-		v.Held += uint64(len(links) * linkBytes)
-	}
+	v.Held += uint64(s.Keys.linkPages<<slotShift*linkBytes + cap(s.Keys.links)*24)
 	add(s.tombs.memory(tombBytes))
 	add(f.records.memory(finishedBytes))
 	add(a.records.memory(answerBytes))

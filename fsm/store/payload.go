@@ -87,6 +87,12 @@ func (b Payload) Key() (key []byte, version uint64) {
 	return r.NextBytes(r.Left()), version
 }
 
+// KeyName returns the key of a job or a tombstone, empty if it has none.
+func (b Payload) KeyName() string {
+	key, _ := b.Key()
+	return string(key)
+}
+
 // HasHeaders reports whether the job has headers.
 func (b Payload) HasHeaders() bool { return b.parts()&payloadHasHeaders != 0 }
 

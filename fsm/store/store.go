@@ -123,14 +123,14 @@ func (s *Store) ByKeyedID(queue uint32, id string, fits func(job uint32, key str
 		if tagged&1 != 0 {
 			t := s.tombs.at(tagged >> 1)
 			b := openPayload(s.blobs.at(t.blob))
-			if t.queue == queue && string(b.ID()) == id && fits(0, keyOf(b)) &&
+			if t.queue == queue && string(b.ID()) == id && fits(0, b.KeyName()) &&
 				(tombstone == 0 || t.Serial < s.tombs.at(tombstone).Serial) {
 				tombstone = tagged >> 1
 			}
 			return false
 		}
 		j := s.slots.at(tagged >> 1)
-		if b := s.Payload(j); j.Queue == queue && string(b.ID()) == id && fits(tagged>>1, keyOf(b)) &&
+		if b := s.Payload(j); j.Queue == queue && string(b.ID()) == id && fits(tagged>>1, b.KeyName()) &&
 			(job == 0 || j.Serial < s.slots.at(job).Serial) {
 			job = tagged >> 1
 		}
@@ -140,11 +140,6 @@ func (s *Store) ByKeyedID(queue uint32, id string, fits func(job uint32, key str
 		tombstone = 0
 	}
 	return job, tombstone
-}
-
-func keyOf(b Payload) string {
-	key, _ := b.Key()
-	return string(key)
 }
 
 // BySerial returns the index of a held job, 0 if there is none. Serials are unique within a queue:
@@ -274,6 +269,7 @@ func (s *Store) RemoveJob(job uint32) (bytes uint64) {
 	}
 	s.blobs.release(j.blob())
 	s.slots.release(job)
+	s.Keys.dropLinks(job)
 	return bytes
 }
 
