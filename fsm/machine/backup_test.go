@@ -327,3 +327,36 @@ func TestImportOfALaterJob(t *testing.T) {
 		}
 	}
 }
+
+// TestImportOfKeysNeedsTheirFormat: a shard imports neither settings of keys nor the tombstone of a job
+// with a key before its format has keys.
+func TestImportOfKeysNeedsTheirFormat(t *testing.T) {
+	t.Parallel()
+	encoded := func(kind fsm.BackupKind, data []byte) *fsm.BackupRecord {
+		return &fsm.BackupRecord{Kind: kind, Data: data}
+	}
+	tombstone := func(id, key string, serial byte) *fsm.BackupRecord {
+		data := append(codec.AppendText(nil, "q"), serial, 0, 0, byte(fsm.Acked)) // due and ended at 0
+		return encoded(fsm.BackupTombstone, append(append(codec.AppendText(data, id), make([]byte, 16)...), key...))
+	}
+	queue := func(name string, keys fsm.KeySettings) *fsm.BackupRecord {
+		return encoded(fsm.BackupQueue, codec.AppendQueueRecord(nil, &fsm.QueueRecord{
+			Name: name, Partitions: 1, Format: fsm.FirstFormat, Settings: fsm.Settings{Keys: keys},
+		}))
+	}
+	for format, keyed := range map[fsm.Format]bool{fsm.KeysFormat - 1: false, fsm.KeysFormat: true} {
+		m := New(fsm.Config{})
+		m.format, m.scalars.Serial = format, 9
+		for i, c := range []struct {
+			record *fsm.BackupRecord
+			want   bool
+		}{
+			{queue("q", fsm.KeySettings{}), true}, {queue("keyed", fsm.KeySettings{Fair: true}), keyed},
+			{tombstone("a", "", 1), true}, {tombstone("b", "k", 2), keyed},
+		} {
+			if got := m.importRecord(c.record); got != c.want {
+				t.Errorf("format %d: record %d is imported: %v", format, i, got)
+			}
+		}
+	}
+}

@@ -85,24 +85,26 @@ func (m *Machine) setRestored(change func(*fsm.RestoreMark)) {
 // importRecord stores one record of a backup. It reports false for a record that cannot be read, is
 // there already, or does not belong here. ImportEnd then finds fewer records than it asks for.
 func (m *Machine) importRecord(record *fsm.BackupRecord) bool {
+	keyed := m.format >= fsm.KeysFormat
 	switch record.Kind {
 	case fsm.BackupQueue:
 		q, err := backup.ParseQueue(record)
-		return err == nil && q.Format <= m.format && m.importQueue(&q)
+		known := q.Format <= m.format && (keyed || q.Settings.Keys == fsm.KeySettings{})
+		return err == nil && known && m.importQueue(&q)
 	case fsm.BackupJob:
 		name, v, err := backup.ParseHeld(record)
-		known := m.format >= fsm.KeysFormat ||
+		known := keyed ||
 			m.format >= codec.FieldsFormat && !v.NeedsKeys() || v.Flags&codec.HeldHasFields == 0
 		return err == nil && known && m.importJob(m.queues.byName[name], &v)
 	case fsm.BackupKey:
 		queue, key, err := backup.ParseKey(record)
-		return err == nil && m.format >= fsm.KeysFormat && m.importKey(m.queues.byName[queue], key)
+		return err == nil && keyed && m.importKey(m.queues.byName[queue], key)
 	case fsm.BackupSchedule:
 		s, err := backup.ParseSchedule(record)
-		return err == nil && m.format >= fsm.KeysFormat && m.importSchedule(m.queues.byName[s.Queue], &s)
+		return err == nil && keyed && m.importSchedule(m.queues.byName[s.Queue], &s)
 	case fsm.BackupTombstone:
 		t, err := backup.ParseTombstone(record)
-		return err == nil && m.importTombstone(m.queues.byName[t.Queue], &t)
+		return err == nil && (keyed || t.Key == "") && m.importTombstone(m.queues.byName[t.Queue], &t)
 	default:
 		return false
 	}

@@ -61,7 +61,8 @@ func (m *Model) imports(c *fsm.Import) (result fsm.Result, changed bool) {
 // here.
 func (m *Model) importRecord(r *fsm.BackupRecord) bool {
 	if record, err := backup.ParseQueue(r); err == nil {
-		if m.queue(record.Name) != nil || m.queuesFull() || record.Format > m.format {
+		if m.queue(record.Name) != nil || m.queuesFull() || record.Format > m.format ||
+			record.Settings.Keys != (fsm.KeySettings{}) && m.format < fsm.KeysFormat {
 			return false
 		}
 		q := m.createQueue(record.Name, record.Partition, record.Partitions)
@@ -112,7 +113,7 @@ func (m *Model) importRecord(r *fsm.BackupRecord) bool {
 	}
 	t, err := backup.ParseTombstone(r)
 	q := m.queue(t.Queue)
-	if err != nil || q == nil || t.State < fsm.Acked || t.Serial > m.Serial {
+	if err != nil || q == nil || t.State < fsm.Acked || t.Serial > m.Serial || t.Key != "" && m.format < fsm.KeysFormat {
 		return false
 	}
 	if m.taken(q, t.ID, t.Key) || m.hasTombstone(t.Queue, t.Serial) {
