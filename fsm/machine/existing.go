@@ -78,16 +78,20 @@ func (m *Machine) replacement(q *queue, c *fsm.Put, first fsm.Time) fsm.Job {
 }
 
 // replace gives a job that is not RESERVED the content of a put. It takes no attempt, no successor
-// and no death along.
+// and no death along: a job that failed since it was first put counts as first put now.
 func (m *Machine) replace(j job, c *fsm.Put, content [16]byte) (fsm.Result, bool) {
 	q, s := j.q, m.slot(j)
-	v := m.replacement(q, c, m.payload(j).Created())
+	dead := s.State() == fsm.Dead
+	first := m.payload(j).Created()
+	if l := m.leaseOf(j); dead || l.Attempt > 0 || l.Died > first {
+		first = m.scalars.Clock
+	}
+	v := m.replacement(q, c, first)
 	v.Serial, v.Version = s.Serial, m.versionOf(j)+1
 	before, bytes := m.bytesOf(j), fsm.JobBytes(&v)
 	if rule.TooLarge(m.record(q), before, bytes) {
 		return fsm.Result{Code: fsm.QueueFull}, false
 	}
-	dead := s.State() == fsm.Dead
 	m.lift(j)
 	m.store.ReplacePayload(j.index, &v, content)
 	edited := m.store.EditSlot(j.index)

@@ -60,7 +60,11 @@ func (q *queue) grows(before, bytes uint64) bool {
 
 // replace is what REPLACE and NEXT do with a job that is not RESERVED.
 func (m *Model) replace(q *queue, c *fsm.Put, held *job) fsm.Result {
-	j := m.replacement(q, c, held.Created)
+	first := held.Created
+	if held.State == fsm.Dead || held.Attempt > 0 || held.Died > held.Created {
+		first = m.Clock // it starts anew
+	}
+	j := m.replacement(q, c, first)
 	if q.grows(held.bytes(), j.bytes()) {
 		return fsm.Result{Code: fsm.QueueFull}
 	}

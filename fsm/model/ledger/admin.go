@@ -264,7 +264,7 @@ func (b *Shard) adoptJob(q *Queue, j *fsm.Job) {
 	}
 	a.Created, a.FirstDue, a.TTL, a.fence, a.Until, a.length = j.Created, j.FirstDue, j.TTL, j.Fence, j.Until, j.LeaseTTR
 	a.attempt, a.redrives, a.lastError, a.left = j.Attempt, j.Redrives, j.LastError, b.clock
-	a.Version, a.place, a.next = j.Version, j.Place, nil
+	a.Version, a.place, a.next, a.died = j.Version, j.Place, nil, j.Died
 	if n := j.Next; n != nil {
 		put := putOf(&n.Job)
 		put.Queue, put.ID, put.Key = q.Name, a.ID, a.Put.Key

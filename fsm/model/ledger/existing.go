@@ -120,6 +120,9 @@ func (b *Shard) replace(a *Job, c *fsm.Put, r *fsm.Result) {
 			a.place = b.take()
 		}
 	}
+	if a.State == fsm.Dead || a.attempt > 0 || a.died > a.Created {
+		a.Created = b.clock // its failure ends what was put off so far
+	}
 	a.lift()
 	q.counts.Bytes += bytesOf(c) - before
 	due := b.dueOf(c, a.Created)

@@ -37,6 +37,8 @@ type Job struct {
 	attempt   uint32
 	redrives  uint32
 	lastError string
+	// died is when it was last DEAD, 0 if it never was.
+	died fsm.Time
 	// why is how its last lease ended; unended while it runs.
 	why cause
 	// PutAt is the true time of its put, EndedAt that of its end; 0 while it is held.

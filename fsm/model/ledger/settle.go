@@ -122,6 +122,7 @@ func (b *Shard) die(a *Job) {
 		b.endJob(a, fsm.Cancelled)
 		return
 	}
+	a.died = b.clock
 	b.set(a, fsm.Dead, a.Due)
 	b.pauseOnDead(a)
 }
