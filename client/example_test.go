@@ -14,15 +14,25 @@ import (
 
 // startServer runs a server for one example. Programs are given the address of theirs.
 func startServer() (url string, stop func()) {
+	server, stop := openServer()
+	return server.URL, stop
+}
+
+// startStoppedServer runs a server whose clock stands still at now.
+func startStoppedServer(now time.Time) (server *belfrytest.Server, stop func()) {
+	return openServer(belfrytest.StoppedAt(now))
+}
+
+func openServer(options ...belfrytest.Option) (server *belfrytest.Server, stop func()) {
 	dir, err := os.MkdirTemp("", "belfry-example-")
 	if err != nil {
 		log.Panic(err)
 	}
-	server, err := belfrytest.Open(context.Background(), dir)
+	server, err = belfrytest.Open(context.Background(), dir, options...)
 	if err != nil {
 		log.Panic(err)
 	}
-	return server.URL, func() {
+	return server, func() {
 		if err := errors.Join(server.Close(), os.RemoveAll(dir)); err != nil {
 			log.Panic(err)
 		}
