@@ -52,8 +52,8 @@ func (q *Queue) Adopt(k *fsm.KeyMemory) {
 	*q.shard.Sum += q.keys.Hash(group, q.name)
 }
 
-// Refill takes note that the bucket of a key is full, or moves the time at which it will be.
-func (q *Queue) Refill(group uint32, full fsm.Time) {
+// SetRateAt changes the time at which the bucket of a key is full; 0 if it is full now.
+func (q *Queue) SetRateAt(group uint32, full fsm.Time) {
 	q.edit(group, func(m *store.KeyMemory) { m.RateAt = full })
 	if q.keys.At(group).List == inWaiting {
 		q.waiting.fix(group)

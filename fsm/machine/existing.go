@@ -23,12 +23,9 @@ func versionAnswer(c *fsm.Put, version uint64) uint64 {
 	return version
 }
 
-// next returns the successor of a job, nil if it has none. It aliases the store until the next
+// successorOf returns the successor of a job, nil if it has none. It aliases the store until the next
 // change.
-func (m *Machine) next(j job) *fsm.Successor {
-	if !m.slot(j).HasLease() {
-		return nil
-	}
+func (m *Machine) successorOf(j job) *fsm.Successor {
 	l := m.leaseOf(j)
 	if b := m.store.Next(&l); b != nil {
 		return codec.Successor(b)
@@ -38,7 +35,7 @@ func (m *Machine) next(j job) *fsm.Successor {
 
 // versionOf returns the version of the last content of a job, or of its successor.
 func (m *Machine) versionOf(j job) uint64 {
-	if next := m.next(j); next != nil {
+	if next := m.successorOf(j); next != nil {
 		return next.Version
 	}
 	_, version := m.payload(j).Key()
@@ -121,7 +118,7 @@ func (m *Machine) replace(j job, c *fsm.Put, content [16]byte) (fsm.Result, bool
 // bytesOf returns the size of a job and of its successor as limits count them.
 func (m *Machine) bytesOf(j job) uint64 {
 	n := m.payload(j).Bytes()
-	if next := m.next(j); next != nil {
+	if next := m.successorOf(j); next != nil {
 		n += fsm.JobBytes(&next.Job)
 	}
 	return n
@@ -130,7 +127,7 @@ func (m *Machine) bytesOf(j job) uint64 {
 // putNext stores a put as the successor of a RESERVED job, in place of an earlier one.
 func (m *Machine) putNext(j job, c *fsm.Put, content [16]byte) (fsm.Result, bool) {
 	first, before := m.scalars.Clock, uint64(0)
-	if next := m.next(j); next != nil {
+	if next := m.successorOf(j); next != nil {
 		first, before = next.Created, fsm.JobBytes(&next.Job)
 	}
 	next := fsm.Successor{Job: m.replacement(j.q, c, first), Content: content}
@@ -154,7 +151,7 @@ func (m *Machine) putNext(j job, c *fsm.Put, content [16]byte) (fsm.Result, bool
 
 // end ends a lifted job as drop does. Its successor, if it has one, becomes a job of its id.
 func (m *Machine) end(j job, ended fsm.State) {
-	found := m.next(j)
+	found := m.successorOf(j)
 	if found == nil {
 		m.drop(j, ended)
 		return

@@ -126,7 +126,7 @@ func (m *Machine) setDead(j job) {
 	m.store.EditLease(j.index).Died = m.scalars.Clock
 	m.noteEnding(j, fsm.Dead)
 	m.touch(j.q).Counters.Died++
-	if m.next(j) != nil {
+	if m.successorOf(j) != nil {
 		m.touch(j.q).Counters.Purged++
 		m.end(j, fsm.StateNone)
 		return
@@ -155,7 +155,7 @@ func (m *Machine) drop(j job, ended fsm.State) {
 		m.indexTombstone(j.q, m.store.AddTombstoneOf(j.index, ended, m.scalars.Clock))
 	}
 	r := m.touch(j.q)
-	if next := m.next(j); next != nil {
+	if next := m.successorOf(j); next != nil {
 		r.Counts.Bytes -= fsm.JobBytes(&next.Job)
 	}
 	group := uint32(0)

@@ -167,14 +167,14 @@ func (m *Machine) sweepKeys() {
 		if !ok || k.At > m.scalars.Clock {
 			return
 		}
-		m.refillKey(k.Index, 0)
+		m.setRateAt(k.Index, 0)
 	}
 }
 
-// refillKey changes the time at which the bucket of a key is full.
-func (m *Machine) refillKey(memory uint32, full fsm.Time) {
-	group := m.store.Keys.Memory(memory).Group()
-	m.queues.byIndex[m.store.Keys.At(group).Queue].keys.Refill(group, full)
+// setRateAt changes the time at which the bucket of the key of a memory is full.
+func (m *Machine) setRateAt(memory uint32, full fsm.Time) {
+	k := m.store.Keys.Memory(memory)
+	m.queues.byIndex[k.Queue()].keys.SetRateAt(k.Group(), full)
 }
 
 // loadKeys puts the keys that a snapshot brought into their lists.
@@ -195,7 +195,7 @@ func (m *Machine) resetKeys(r *reset) {
 		return true
 	})
 	for _, memory := range late {
-		m.refillKey(memory, r.to.Add(r.left(m.store.Keys.Memory(memory).RateAt)))
+		m.setRateAt(memory, r.to.Add(r.left(m.store.Keys.Memory(memory).RateAt)))
 	}
 	var keyed []*queue
 	for _, q := range m.queues.byIndex {

@@ -94,7 +94,7 @@ func (m *Machine) show(j job, v *fsm.Job) {
 	l := m.leaseOf(j)
 	v.Attempt, v.Fence, v.Until, v.LeaseTTR, v.Redrives, v.Died = l.Attempt, l.Fence, l.Until, l.TTR, l.Redrives, l.Died
 	m.showWork(&l, v)
-	v.Place, v.Next = m.store.Place(&l), m.next(j)
+	v.Place, v.Next = m.store.Place(&l), m.successorOf(j)
 }
 
 // at changes a stored job to its state at time now, and reports whether it is still held then.

@@ -169,6 +169,9 @@ func (k *Keys) EditMemory(index uint32) *KeyMemory { return k.memories.edit(inde
 // Group returns the group that a memory belongs to.
 func (m *KeyMemory) Group() uint32 { return m.group }
 
+// Queue returns the index of the record of the queue of a memory.
+func (m *KeyMemory) Queue() uint32 { return m.queue }
+
 // Remember gives a group without a memory an empty one.
 func (k *Keys) Remember(group uint32, serial uint64) *KeyMemory {
 	g := k.groups.edit(group)
@@ -186,9 +189,6 @@ func (k *Keys) Forget(group uint32) {
 	k.memories.release(g.Memory)
 	g.Memory = 0
 }
-
-// Memories is the number of memories.
-func (k *Keys) Memories() int { return k.memories.count() }
 
 // Hash is the part of the digest of the memory of a group of the named queue; 0 if it has none.
 func (k *Keys) Hash(group uint32, queue string) uint64 {

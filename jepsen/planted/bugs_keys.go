@@ -39,8 +39,8 @@ func keyBugs() []Bug {
 		{
 			Name: "successor-lost", What: "what is to follow a job goes with it",
 			Claims: []string{"I45"}, Workloads: workloads,
-			Edits: []Edit{{contents, `found := m.next(j)
-	if found == nil {`, `found := m.next(j)
+			Edits: []Edit{{contents, `found := m.successorOf(j)
+	if found == nil {`, `found := m.successorOf(j)
 	if found == nil || planted("successor-lost") {`}},
 		},
 		{
