@@ -94,6 +94,11 @@ var importTable = []importRow{
 		reason:   "an order of times: what is due is the machine's",
 	},
 	{
+		dir:    "fsm/duecounts",
+		may:    []string{"fsm", "fsm/digest"},
+		reason: "numbers of jobs by times: which jobs are delayed is the machine's",
+	},
+	{
 		dir:    "fsm/rule",
 		may:    []string{"fsm"},
 		reason: "functions of jobs, settings and times; the model must not share them",
@@ -122,8 +127,8 @@ var importTable = []importRow{
 	{
 		dir: "fsm/machine",
 		may: []string{
-			"fsm", "fsm/activity", "fsm/agenda", "fsm/backup", "fsm/codec", "fsm/digest", "fsm/keys", "fsm/listing",
-			"fsm/rule", "fsm/schedules", "fsm/snapshot", "fsm/store", "fsm/usage",
+			"fsm", "fsm/activity", "fsm/agenda", "fsm/backup", "fsm/codec", "fsm/digest", "fsm/duecounts", "fsm/keys",
+			"fsm/listing", "fsm/rule", "fsm/schedules", "fsm/snapshot", "fsm/store", "fsm/usage",
 		},
 		testMay:  []string{"fsm/fsmtest", "fsm/model", "fsm/model/ledger"},
 		external: []string{"github.com/google/btree"},

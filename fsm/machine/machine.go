@@ -42,7 +42,7 @@ func New(cfg fsm.Config) *Machine {
 	m.store = store.New(m.cfg.Seed)
 	m.keys = keys.Shard{Store: m.store, Scalars: &m.scalars, Sum: &m.sum}
 	m.schedules = schedules.Shard{Store: m.store, Scalars: &m.scalars, Sum: &m.sum, Max: m.cfg.SchedulesMax}
-	m.queues = newQueues(m.store, &m.schedules)
+	m.queues = newQueues(m.store, m.cfg.Seed, &m.schedules)
 	return m
 }
 

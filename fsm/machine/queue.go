@@ -7,6 +7,7 @@ import (
 	"github.com/belfrydb/belfry/fsm/activity"
 	"github.com/belfrydb/belfry/fsm/agenda"
 	"github.com/belfrydb/belfry/fsm/digest"
+	"github.com/belfrydb/belfry/fsm/duecounts"
 	"github.com/belfrydb/belfry/fsm/keys"
 	"github.com/belfrydb/belfry/fsm/schedules"
 	"github.com/belfrydb/belfry/fsm/store"
@@ -32,7 +33,7 @@ type queue struct {
 	dead    store.Order // by due
 	ttls    store.Order // DELAYED and READY jobs by ttl
 	ended   store.Order // tombstones by time of end
-	due     store.DueCounts
+	due     duecounts.Counts
 
 	deadline fsm.Time // when it is due in queues.deadlines, 0 if never
 	forget   fsm.Time // when it is due in queues.forgets, 0 if never
@@ -49,6 +50,7 @@ type queue struct {
 // queues are all queues of the shard.
 type queues struct {
 	store     *store.Store
+	seed      uint64 // of hash tables
 	scheduled *schedules.Shard
 	byIndex   []*queue // by index of the record; nil if there is none
 	byName    map[string]*queue
@@ -59,9 +61,9 @@ type queues struct {
 	usage     usage.Namespaces
 }
 
-func newQueues(s *store.Store, scheduled *schedules.Shard) queues {
+func newQueues(s *store.Store, seed uint64, scheduled *schedules.Shard) queues {
 	return queues{
-		store: s, scheduled: scheduled, byIndex: make([]*queue, 1), byName: map[string]*queue{},
+		store: s, seed: seed, scheduled: scheduled, byIndex: make([]*queue, 1), byName: map[string]*queue{},
 		names:     btree.NewG(treeDegree, func(a, b string) bool { return a < b }),
 		deadlines: agenda.New(), forgets: agenda.New(), oldest: agenda.New(),
 		usage: usage.New(),
@@ -75,7 +77,7 @@ func (qs *queues) add(index uint32, name string, createSeq uint64) *queue {
 		delayed: qs.store.Order(store.ByDue), leases: qs.store.Order(store.ByUntil), working: qs.store.Order(store.ByDue),
 		ready: qs.store.Order(store.ByPriority), keyed: qs.store.Order(store.ByPriority),
 		dead: qs.store.Order(store.ByDue), ttls: qs.store.Order(store.ByTTL), ended: qs.store.Order(store.ByEnd),
-		due: qs.store.DueCounts(), activity: activity.Since(&qs.store.Queue(index).Counters),
+		due: duecounts.New(qs.seed), activity: activity.Since(&qs.store.Queue(index).Counters),
 		schedules: schedules.New(qs.scheduled, index, name),
 	}
 	for int(index) >= len(qs.byIndex) {

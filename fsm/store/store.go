@@ -62,9 +62,6 @@ func New(seed uint64) *Store {
 // Order returns an empty order. The caller inserts and removes records in it.
 func (s *Store) Order(by OrderKind) Order { return s.orders.by(by) }
 
-// DueCounts returns counts of no jobs.
-func (s *Store) DueCounts() DueCounts { return DueCounts{seed: s.seed} }
-
 // Queue returns the record of a queue for reading. The pointer is valid until the next change.
 func (s *Store) Queue(index uint32) *fsm.QueueRecord { return s.queues.at(index) }
 

@@ -1,4 +1,4 @@
-package store
+package duecounts
 
 import (
 	"math/rand/v2"
@@ -11,7 +11,7 @@ import (
 // shrinks, and never has to wait until all has moved.
 func TestDueCounts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	c, want := DueCounts{seed: 3}, map[dueKey]uint32{}
+	c, want := New(3), map[dueKey]uint32{}
 	largest := 0
 	var keys []dueKey // one for each job
 	for n := range 600_000 {
@@ -38,7 +38,7 @@ func TestDueCounts(t *testing.T) {
 }
 
 // change counts n jobs in both and compares the slice and one beside it.
-func change(t *testing.T, c *DueCounts, want map[dueKey]uint32, k dueKey, n uint32) {
+func change(t *testing.T, c *Counts, want map[dueKey]uint32, k dueKey, n uint32) {
 	t.Helper()
 	if c.used >= len(c.slots)/4*3 && c.old != nil {
 		t.Fatalf("%d slots of %d are used, and %d of those before have not moved", c.used, len(c.slots), len(c.old)-c.moved)

@@ -1,4 +1,4 @@
-package store
+package duecounts
 
 import (
 	"github.com/belfrydb/belfry/fsm"
@@ -32,12 +32,12 @@ type dueKey uint32
 
 func (l dueLevel) key(number fsm.Time) dueKey { return dueKey(l)<<28 | dueKey(number) }
 
-// DueCounts counts DELAYED jobs by the minute, the hour and the day in which they fall due. It is a
+// Counts counts DELAYED jobs by the minute, the hour and the day in which they fall due. It is a
 // table with open addressing that holds no pointers. A slot whose count becomes 0 is kept until the
 // table is full; then the others move to a new one, a few at each change, so that no change pays
 // for the whole table. Until that has ended a slice may have a slot in both: its count is their
 // sum, modulo 2^32.
-type DueCounts struct {
+type Counts struct {
 	seed       uint64
 	slots, old []dueSlot // their lengths are powers of 2; old is what moves
 	used, live int       // slots that have a key, and those whose count is not 0
@@ -49,6 +49,9 @@ type DueCounts struct {
 		jobs   uint32
 	}
 }
+
+// New returns counts of no jobs. seed keys the table.
+func New(seed uint64) Counts { return Counts{seed: seed} }
 
 type dueSlot struct {
 	key  dueKey
@@ -63,7 +66,7 @@ const (
 )
 
 // find returns the position of the slot of a key, or of the free slot where the key belongs.
-func (c *DueCounts) find(slots []dueSlot, k dueKey) int {
+func (c *Counts) find(slots []dueSlot, k dueKey) int {
 	mask := len(slots) - 1
 	for i := int(digest.Hasher(c.seed).Word(uint64(k))) & mask; ; i = (i + 1) & mask {
 		if found := slots[i].key; found == k || found == 0 {
@@ -73,7 +76,7 @@ func (c *DueCounts) find(slots []dueSlot, k dueKey) int {
 }
 
 // add adds n jobs, modulo 2^32, to a slice.
-func (c *DueCounts) add(k dueKey, n uint32) {
+func (c *Counts) add(k dueKey, n uint32) {
 	if c.used >= len(c.slots)/4*3 {
 		c.grow()
 	}
@@ -83,7 +86,7 @@ func (c *DueCounts) add(k dueKey, n uint32) {
 	}
 }
 
-func (c *DueCounts) put(k dueKey, n uint32) {
+func (c *Counts) put(k dueKey, n uint32) {
 	s := &c.slots[c.find(c.slots, k)]
 	if s.key == 0 {
 		s.key = k
@@ -99,7 +102,7 @@ func (c *DueCounts) put(k dueKey, n uint32) {
 
 // grow begins a new table, twice as large as the full one, or as large, or half, by how much of
 // that is in use.
-func (c *DueCounts) grow() {
+func (c *Counts) grow() {
 	c.moveAll() // all has moved long ago
 	n := max(dueSlotsMin, len(c.slots))
 	switch {
@@ -113,7 +116,7 @@ func (c *DueCounts) grow() {
 }
 
 // move moves a few slots to the new table.
-func (c *DueCounts) move() {
+func (c *Counts) move() {
 	end := min(c.moved+dueMoves, len(c.old))
 	for _, s := range c.old[c.moved:end] {
 		if s.jobs != 0 {
@@ -125,14 +128,14 @@ func (c *DueCounts) move() {
 	}
 }
 
-func (c *DueCounts) moveAll() {
+func (c *Counts) moveAll() {
 	for c.old != nil {
 		c.move()
 	}
 }
 
 // jobs returns how many jobs fall due in a slice.
-func (c *DueCounts) jobs(k dueKey) uint64 {
+func (c *Counts) jobs(k dueKey) uint64 {
 	if len(c.slots) == 0 {
 		return 0
 	}
@@ -146,7 +149,7 @@ func (c *DueCounts) jobs(k dueKey) uint64 {
 }
 
 // sum adds the slices of a level from one number up to another up.
-func (c *DueCounts) sum(l dueLevel, from, to fsm.Time) (n uint64) {
+func (c *Counts) sum(l dueLevel, from, to fsm.Time) (n uint64) {
 	for number := from; number < to; number++ {
 		n += c.jobs(l.key(number))
 	}
@@ -155,7 +158,7 @@ func (c *DueCounts) sum(l dueLevel, from, to fsm.Time) (n uint64) {
 
 // row returns the slices of a level that are seen at a time, without empty ones, and their sum. Of
 // the first one past jobs are left out. No job is due before first.
-func (c *DueCounts) row(l dueLevel, now, first fsm.Time, past uint64) (list []fsm.DueSlice, sum uint64) {
+func (c *Counts) row(l dueLevel, now, first fsm.Time, past uint64) (list []fsm.DueSlice, sum uint64) {
 	length, seen := l.shape()
 	var room [60]fsm.DueSlice
 	found := room[:0]
@@ -170,7 +173,7 @@ func (c *DueCounts) row(l dueLevel, now, first fsm.Time, past uint64) (list []fs
 }
 
 // Close adds what is open to the slots.
-func (c *DueCounts) Close() {
+func (c *Counts) Close() {
 	at, n := c.open.minute*fsm.Minute, c.open.jobs
 	if c.open.jobs = 0; n == 0 {
 		return
@@ -182,7 +185,7 @@ func (c *DueCounts) Close() {
 
 // Count counts a job that becomes DELAYED, 1, or ceases to be, -1 modulo 2^32. Close must follow
 // at the end of the entry.
-func (c *DueCounts) Count(due fsm.Time, n uint32) {
+func (c *Counts) Count(due fsm.Time, n uint32) {
 	if c.open.minute != due/fsm.Minute {
 		c.Close()
 		c.open.minute = due / fsm.Minute
@@ -192,10 +195,10 @@ func (c *DueCounts) Count(due fsm.Time, n uint32) {
 
 // CountMinute counts a restored job in its minute only. Derive must follow when all jobs are
 // counted so. That costs half of what Count and Close cost for each job.
-func (c *DueCounts) CountMinute(due fsm.Time) { c.add(dueMinute.key(due/fsm.Minute), 1) }
+func (c *Counts) CountMinute(due fsm.Time) { c.add(dueMinute.key(due/fsm.Minute), 1) }
 
 // Derive counts the hours and the days from the minutes.
-func (c *DueCounts) Derive() {
+func (c *Counts) Derive() {
 	c.moveAll()
 	for _, s := range c.slots { // hours and days may come to lie here, too, or in a new table
 		if number := fsm.Time(s.key - dueMinute.key(0)); s.jobs != 0 && s.key < dueHour.key(0) {
@@ -207,7 +210,7 @@ func (c *DueCounts) Derive() {
 
 // View returns when the DELAYED jobs fall due, as seen from now. first is the due time of the first
 // of them, 0 if there is none; counts are those of the queue.
-func (c *DueCounts) View(now, first fsm.Time, counts *fsm.Counts) (v fsm.Due) {
+func (c *Counts) View(now, first fsm.Time, counts *fsm.Counts) (v fsm.Due) {
 	if counts.Delayed == 0 {
 		v.Overdue = counts.Ready
 		return v
