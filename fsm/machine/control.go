@@ -20,7 +20,7 @@ func (m *Machine) lookup(q *queue, id, key string) (j job, tombstone uint32) {
 		}
 		return j, 0
 	}
-	index, tombstone := m.byID(q, id, key)
+	index, tombstone := m.store.ByID(q.index, id, key)
 	return job{index, q}, tombstone
 }
 

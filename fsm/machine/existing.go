@@ -23,8 +23,8 @@ func versionAnswer(c *fsm.Put, version uint64) uint64 {
 	return version
 }
 
-// successorOf returns the successor of a job, nil if it has none. It aliases the store until the next
-// change.
+// successorOf returns the successor of a job, nil if it has none. It aliases the store until the
+// next change.
 func (m *Machine) successorOf(j job) *fsm.Successor {
 	l := m.leaseOf(j)
 	if b := m.store.Next(&l); b != nil {

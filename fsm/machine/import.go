@@ -153,7 +153,7 @@ func (m *Machine) importJob(q *queue, v *codec.HeldJob) bool {
 		return false
 	}
 	if !v.Generated {
-		if held, tombstone := m.byPutID(q, v.ID, v.Key); held != 0 || tombstone != 0 {
+		if held, tombstone := m.store.ByPutID(q.index, v.ID, v.Key); held != 0 || tombstone != 0 {
 			return false
 		}
 	}
@@ -189,7 +189,7 @@ func (m *Machine) importTombstone(q *queue, t *fsm.Tombstone) bool {
 	if m.store.TombstoneBySerial(q.index, t.Serial) != 0 {
 		return false
 	}
-	if held, tombstone := m.byPutID(q, t.ID, t.Key); held != 0 || tombstone != 0 {
+	if held, tombstone := m.store.ByPutID(q.index, t.ID, t.Key); held != 0 || tombstone != 0 {
 		return false
 	}
 	m.evictTombstones()

@@ -64,6 +64,7 @@ func (m *Machine) lift(j job) {
 		m.leases--
 	case fsm.Dead:
 		j.q.dead.Remove(j.index)
+		m.store.RemoveDead(j.index)
 		r.Counts.Dead--
 	default:
 		panic("fsm: a job that is not held is lifted")
@@ -98,6 +99,7 @@ func (m *Machine) set(j job, state fsm.State, due fsm.Time) {
 		m.leases++
 	case fsm.Dead:
 		j.q.dead.Insert(j.index)
+		m.store.AddDead(j.index)
 		r.Counts.Dead++
 	default:
 		panic("fsm: a job is set to a state in which none is held")

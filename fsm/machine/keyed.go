@@ -83,31 +83,11 @@ func (m *Machine) keyRevived(j job) {
 	}
 }
 
-// byPutID finds the held job or the tombstone that a put of this id and key meets. In a queue with
-// one partition ids are unique, in others so is the pair.
-func (m *Machine) byPutID(q *queue, id, key string) (held, tombstone uint32) {
-	if m.record(q).Partitions == 1 {
-		return m.store.ByID(q.index, id)
-	}
-	return m.store.ByKeyedID(q.index, id, func(_ uint32, k string) bool { return k == key })
-}
-
-// byID finds a held job or a tombstone by the id that the client chose. A key that is not empty must
-// be that of the job.
-func (m *Machine) byID(q *queue, id, key string) (held, tombstone uint32) {
-	if key == "" && m.record(q).Partitions == 1 {
-		return m.store.ByID(q.index, id)
-	}
-	return m.store.ByKeyedID(q.index, id, func(_ uint32, k string) bool { return key == "" || k == key })
-}
-
 // deadByID finds a DEAD job by its id.
 func (m *Machine) deadByID(q *queue, id string) (job, bool) {
 	j, _ := m.lookup(q, id, "")
-	if j.index != 0 && m.slot(j).HasID() && m.record(q).Partitions > 1 { // jobs of other keys may have the id
-		j.index, _ = m.store.ByKeyedID(q.index, id, func(job uint32, _ string) bool {
-			return job != 0 && m.store.Slot(job).State() == fsm.Dead
-		})
+	if j.index != 0 && m.slot(j).State() != fsm.Dead && m.slot(j).HasID() { // one of another key may be
+		j.index = m.store.DeadByID(q.index, id)
 	}
 	return j, j.index != 0 && m.slot(j).State() == fsm.Dead
 }

@@ -20,7 +20,7 @@ func (m *Machine) put(c *fsm.Put) (fsm.Result, bool) {
 	var held, tombstone uint32
 	if c.ID != "" {
 		content = codec.ContentHash(c)
-		if held, tombstone = m.byPutID(q, c.ID, c.Key); held != 0 {
+		if held, tombstone = m.store.ByPutID(q.index, c.ID, c.Key); held != 0 {
 			return m.putHeld(job{held, q}, c, content)
 		}
 	}

@@ -56,7 +56,7 @@ func (m *Machine) refusesPut(c *fsm.Put, now fsm.Time) (fsm.Result, bool) {
 		return fsm.Result{}, false
 	}
 	if c.ID != "" {
-		if held, tombstone := m.byPutID(q, c.ID, c.Key); held != 0 || tombstone != 0 {
+		if held, tombstone := m.store.ByPutID(q.index, c.ID, c.Key); held != 0 || tombstone != 0 {
 			return fsm.Result{}, false
 		}
 	}

@@ -123,7 +123,7 @@ func (m *Machine) fire(c *fsm.Fire) (fsm.Result, bool) {
 // remembered, if the queue takes no key, or if it is full.
 func (m *Machine) putFiring(q *queue, s *fsm.Schedule, nominal, due fsm.Time) (serial uint64, full bool) {
 	p := q.schedules.Firing(s, nominal)
-	held, tombstone := m.byPutID(q, p.ID, p.Key)
+	held, tombstone := m.store.ByPutID(q.index, p.ID, p.Key)
 	refused := p.Key != "" && m.record(q).Settings.Keys.Refused
 	if refused || held != 0 || tombstone != 0 && !m.forgotten(q, tombstone) {
 		return 0, false

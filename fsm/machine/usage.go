@@ -54,7 +54,7 @@ func (m *Machine) Knows(req *fsm.Request, now fsm.Time) bool {
 		if q == nil || m.mayFree(q, now) {
 			return false
 		}
-		held, tombstone := m.byPutID(q, put.ID, put.Key)
+		held, tombstone := m.store.ByPutID(q.index, put.ID, put.Key)
 		if held == 0 && (tombstone == 0 || m.forgottenAt(q, tombstone, now)) {
 			return false
 		}

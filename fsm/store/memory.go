@@ -20,6 +20,7 @@ const (
 	groupBytes    = 44
 	memoryBytes   = 48
 	linkBytes     = 12
+	idNodeBytes   = 12
 	scheduleBytes = 32
 	// indexBytes is what a sliceIndex takes for each slice: its key, and as much again because
 	// blocks are at least half full.
@@ -91,7 +92,7 @@ func (s *Store) Memory() fsm.Memory {
 	} {
 		v.Held += t.memory()
 	}
-	v.Held += s.blobs.memory() + s.orders.memory() + uint64(cap(a.order)*16)
+	v.Held += s.trees.memory() + s.blobs.memory() + s.orders.memory() + uint64(cap(a.order)*16)
 	unleased := max(0, s.slots.count()-s.leases.count())
 	const tombstone = tombBytes + tombPayloadBytes + tableBytes + reservedBytes
 	v.Promised = uint64(unleased*(leaseBytes+reservedBytes) + s.withID*tombstone + s.idBytes)

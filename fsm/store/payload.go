@@ -93,6 +93,12 @@ func (b Payload) KeyName() string {
 	return string(key)
 }
 
+// hasKey reports whether a job or a tombstone has a key.
+func (b Payload) hasKey() bool {
+	key, _ := b.Key()
+	return len(key) > 0
+}
+
 // HasHeaders reports whether the job has headers.
 func (b Payload) HasHeaders() bool { return b.parts()&payloadHasHeaders != 0 }
 

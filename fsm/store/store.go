@@ -23,9 +23,10 @@ type Store struct {
 	more pages[more]
 
 	serials     table // of slots, by serial
-	ids         table // of slots (index<<1) and tombstones (index<<1|1)
+	ids         table // of slots (index<<1) and tombstones (index<<1|1), see ids.go
 	tombSerials table // of tombstones, by serial
 	clientNames table // of clients
+	trees       idTrees
 	orders      orders
 	seed        uint64
 	scratch     []byte
@@ -54,7 +55,7 @@ func New(seed uint64) *Store {
 	s.Finished = Finished{records: newPages[FinishedLease](finishedShift), byFence: newTable()}
 	s.orders = orders{store: s, finished: &s.Finished.records, slices: newPages[slice](sliceShift)}
 	s.Finished.byExpiry = s.orders.by(byExpiry)
-	s.Keys, s.Schedules = newKeys(s), newSchedules(s)
+	s.Keys, s.Schedules, s.trees.store = newKeys(s), newSchedules(s), s
 	s.Answers = Answers{records: newPages[answer](answerShift), blobs: &s.blobs, table: newTable(), seed: seed}
 	return s
 }
@@ -113,32 +114,6 @@ func (s *Store) EditLease(job uint32) *Lease {
 	return s.leases.edit(j.lease)
 }
 
-// ByKeyedID is ByID for a queue in which an id may belong to several keys: the job, or the tombstone,
-// which is job 0, must fit. Of several the held jobs come first, then the lowest serial.
-func (s *Store) ByKeyedID(queue uint32, id string, fits func(job uint32, key string) bool) (job, tombstone uint32) {
-	s.ids.find(s.idHash(queue, id), func(tagged uint32) bool {
-		if tagged&1 != 0 {
-			t := s.tombs.at(tagged >> 1)
-			b := openPayload(s.blobs.at(t.blob))
-			if t.queue == queue && string(b.ID()) == id && fits(0, b.KeyName()) &&
-				(tombstone == 0 || t.Serial < s.tombs.at(tombstone).Serial) {
-				tombstone = tagged >> 1
-			}
-			return false
-		}
-		j := s.slots.at(tagged >> 1)
-		if b := s.Payload(j); j.Queue == queue && string(b.ID()) == id && fits(tagged>>1, b.KeyName()) &&
-			(job == 0 || j.Serial < s.slots.at(job).Serial) {
-			job = tagged >> 1
-		}
-		return false
-	})
-	if job != 0 {
-		tombstone = 0
-	}
-	return job, tombstone
-}
-
 // BySerial returns the index of a held job, 0 if there is none. Serials are unique within a queue:
 // a restore may bring two jobs of the same serial, from two shards, into one shard.
 func (s *Store) BySerial(queue uint32, serial uint64) uint32 {
@@ -146,23 +121,6 @@ func (s *Store) BySerial(queue uint32, serial uint64) uint32 {
 		j := s.slots.at(index)
 		return j.Serial == serial && j.Queue == queue
 	})
-}
-
-// ByID returns the index of the held job or of the tombstone with a client-chosen id. At most one
-// is not 0.
-func (s *Store) ByID(queue uint32, id string) (job, tombstone uint32) {
-	tagged := s.ids.find(s.idHash(queue, id), func(tagged uint32) bool {
-		if tagged&1 != 0 {
-			t := s.tombs.at(tagged >> 1)
-			return t.queue == queue && string(openPayload(s.blobs.at(t.blob)).ID()) == id
-		}
-		j := s.slots.at(tagged >> 1)
-		return j.Queue == queue && string(openPayload(s.blobs.at(j.blob())).ID()) == id
-	})
-	if tagged&1 != 0 {
-		return 0, tagged >> 1
-	}
-	return tagged >> 1, 0
 }
 
 func (s *Store) idHash(queue uint32, id string) uint32 { return digest.IDKey(s.seed, queue, id) }
@@ -203,7 +161,7 @@ func (s *Store) AddJob(queue uint32, v *fsm.Job, content [16]byte) uint32 {
 		j.flags |= slotHasID
 		s.withID++
 		s.idBytes += len(v.ID)
-		s.ids.insert(idHash, index<<1)
+		s.addID(liveIDs, idHash, index<<1)
 	}
 	return index
 }
@@ -243,7 +201,7 @@ func (s *Store) ReplacePayload(job uint32, v *fsm.Job, content [16]byte) {
 	j.setBlob(s.blobs.put(s.scratch))
 }
 
-// RemoveJob removes a job that is in no order, and returns its size as maxBytes counts it.
+// RemoveJob removes a job that is in no order and not DEAD for AddDead, and returns its size as maxBytes counts it.
 func (s *Store) RemoveJob(job uint32) (bytes uint64) {
 	j := *s.slots.at(job)
 	b := s.Payload(&j)
@@ -252,7 +210,7 @@ func (s *Store) RemoveJob(job uint32) (bytes uint64) {
 	if j.HasID() {
 		s.withID--
 		s.idBytes -= len(b.ID())
-		s.ids.remove(b.idHash(), job<<1)
+		s.removeID(liveIDs, b.idHash(), job<<1)
 	}
 	if j.HasKey() {
 		s.Keys.unlink(job)
@@ -298,7 +256,7 @@ func (s *Store) AddTombstone(queue uint32, t *fsm.Tombstone) uint32 {
 func (s *Store) addTomb(t Tomb, idHash uint32) uint32 {
 	index := s.tombs.alloc()
 	*s.tombs.edit(index) = t
-	s.ids.insert(idHash, index<<1|1)
+	s.addID(endedIDs, idHash, index<<1|1)
 	s.tombSerials.insert(digest.SerialKey(t.Serial), index)
 	return index
 }
@@ -324,7 +282,7 @@ func (s *Store) SetEnded(tombstone uint32, ended fsm.Time) { s.tombs.edit(tombst
 // RemoveTombstone removes a tombstone that is in no order.
 func (s *Store) RemoveTombstone(index uint32) {
 	t := *s.tombs.at(index)
-	s.ids.remove(openPayload(s.blobs.at(t.blob)).idHash(), index<<1|1)
+	s.removeID(endedIDs, s.TombPayload(&t).idHash(), index<<1|1)
 	s.tombSerials.remove(digest.SerialKey(t.Serial), index)
 	s.blobs.release(t.blob)
 	s.tombs.release(index)

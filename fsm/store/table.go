@@ -123,6 +123,21 @@ func (t *table) remove(hash, index uint32) {
 	}
 }
 
+// replace replaces an index, which must be in the table under this hash.
+func (t *table) replace(hash, old, index uint32) {
+	for b := t.bucketOf(hash); ; b = &t.overflow[b.next] {
+		for i := range b.indexes {
+			if b.indexes[i] == old {
+				b.indexes[i] = index
+				return
+			}
+		}
+		if b.next == 0 {
+			panic("fsm: an index is missing from its table")
+		}
+	}
+}
+
 // split adds a bucket and moves to it the indexes of one bucket that belong there.
 func (t *table) split() {
 	if t.buckets > t.mask {
