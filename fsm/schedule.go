@@ -74,8 +74,11 @@ type Schedule struct {
 	Queue, Name string
 	// Serial identifies the schedule in its shard. Version counts its contents, from 1.
 	Serial, Version uint64
-	Spec            ScheduleSpec
-	Policy          SchedulePolicy
+	// RuleVersion is the version since which it has had its rule: Spec, and the time-zone data that it
+	// was put with.
+	RuleVersion uint64
+	Spec        ScheduleSpec
+	Policy      SchedulePolicy
 	// Job has the options, headers, body and key of the jobs.
 	Job Put
 	// Created and Changed are when it was first put and last given another content.
@@ -84,7 +87,12 @@ type Schedule struct {
 	// the Spec: the leader finds the first one after it.
 	Next   Time
 	Replan bool
-	// ZoneData is the version of the time-zone data that Next was found with.
+	// Pending says that Next had come when the rule was changed: it is a time of an earlier rule and
+	// fires nevertheless. Then is the first nominal time of the rule, 0 if there is none or without
+	// Pending.
+	Pending bool
+	Then    Time
+	// ZoneData is the version of the time-zone data that Next was found with; with Pending, Then was.
 	ZoneData string
 	// Paused keeps it from firing; Note says why.
 	Paused bool
@@ -133,7 +141,8 @@ type Firing struct {
 	Count uint64
 }
 
-// PutSchedule creates a schedule, or gives it another content. The same content changes nothing.
+// PutSchedule creates a schedule, or gives it another content. The same content changes nothing. A
+// firing that has come and was not dealt with stays pending, and so do all while the rule is the same.
 // Results: Created, Replaced, Serial, Version, Due (the next firing, 0 for none). Codes: QueueChanged, Quota,
 // VersionChanged.
 type PutSchedule struct {
@@ -176,7 +185,8 @@ type PauseSchedules struct {
 // changes nothing. Only the leader proposes it.
 type Fire struct {
 	Queue, Name string
-	// Serial, Version and Nominal must be the schedule's Serial, Version and Next.
+	// Serial and Nominal must be the schedule's Serial and Next. Version is the one that the command was
+	// planned with: if the rule has changed since, the schedule must be Pending.
 	Serial, Version uint64
 	Nominal         Time
 	// Missed counts the nominal times from Nominal on that are passed over, and LastMissed is the last
@@ -186,7 +196,7 @@ type Fire struct {
 	// Put is the nominal time whose job is put, 0 for none; Due is when that job is due.
 	Put, Due Time
 	// Next is the nominal time after all of these, 0 for none. ZoneData is the version of the time-zone
-	// data that it was found with.
+	// data that it was found with. A Pending schedule goes on at its Then instead.
 	Next     Time
 	ZoneData string
 }

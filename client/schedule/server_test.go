@@ -1,7 +1,10 @@
 package schedule_test
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -82,6 +85,62 @@ func TestServer(t *testing.T) {
 	if n, err := c.Delete(ctx, "q", "a/hourly", schedule.CancelWaiting()); n != 2 || err != nil {
 		t.Errorf("delete: %d, %v", n, err)
 	}
+}
+
+// TestWritersAtOnce: many callers that give a schedule another content and another rule after a firing has
+// come leave one schedule, and that firing has one job, with the last content.
+func TestWritersAtOnce(t *testing.T) {
+	server := belfrytest.Start(t, belfrytest.StoppedAt(noon))
+	sdk, ctx := server.Client(t), t.Context()
+	c, this := sdk.Schedules(), schedule.Selection{Names: []string{"s"}}
+	rules := []schedule.Spec{{Every: time.Second}, {Cron: "* * * * * *"}}
+	put := func(n int) {
+		d := schedule.Definition{Spec: rules[n%2], Job: schedule.Job{Body: fmt.Append(nil, n)}}
+		if _, err := c.Put(ctx, "q", "s", d); err != nil {
+			t.Error(err)
+		}
+	}
+	put(0)
+	for round := 1; round <= 3; round++ {
+		n, err := c.Pause(ctx, "q", this, "")
+		server.Advance(time.Second)
+		var writers sync.WaitGroup
+		for i := range 10 {
+			writers.Go(func() {
+				put(20*round + i)
+				put(20*round + 10 + i)
+			})
+		}
+		writers.Wait()
+		nominal := noon.Add(time.Duration(round) * time.Second)
+		held, err2 := c.Get(ctx, "q", "s")
+		if all := count(t, c); err != nil || err2 != nil || n != 1 || all != 1 || !held.Next.Equal(nominal) {
+			t.Fatalf("%d schedules, %d paused, %v and %v; one is to fire at %v: %+v", all, n, err, err2, nominal, held)
+		}
+		if _, err := c.Resume(ctx, "q", this, ""); err != nil {
+			t.Fatal(err)
+		}
+		jobs, err := sdk.Reserve(ctx, client.ReserveOptions{Queues: []string{"q"}, Max: 10, Wait: time.Minute})
+		if err != nil || len(jobs) != 1 || jobs[0].ID != "cron:s@"+nominal.Format(time.RFC3339) ||
+			!bytes.Equal(jobs[0].Body, held.Job.Body) {
+			t.Errorf("%d jobs, %v: %+v", len(jobs), err, jobs)
+		}
+	}
+	if held, err := c.Get(ctx, "q", "s"); err != nil || held.Counts != (schedule.Counts{Fired: 3}) {
+		t.Errorf("%v, %+v", err, held)
+	}
+}
+
+// count returns how many schedules the queue has.
+func count(t *testing.T, c schedule.Client) (n int) {
+	t.Helper()
+	for _, err := range c.List(t.Context(), "q", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
 }
 
 // TestServerRefuses: the errors of the calls are those of package client, and name what is wrong.

@@ -11,16 +11,21 @@ import (
 // exclude; byte catch-up; uvarint window; byte overlap; uvarint max fires; flag pause on dead; the
 // content of the job; text key.
 func AppendDefinition(dst []byte, spec *fsm.ScheduleSpec, policy *fsm.SchedulePolicy, job *fsm.Put) []byte {
+	dst = append(AppendSpec(dst, spec), byte(policy.CatchUp))
+	dst = append(binary.AppendUvarint(dst, Unsigned(policy.Window)), byte(policy.Overlap))
+	dst = appendFlag(binary.AppendUvarint(dst, policy.MaxFires), policy.PauseOnDead)
+	return AppendText(appendContent(dst, job), job.Key)
+}
+
+// AppendSpec appends the part of a definition that says when a schedule fires: up to exclude.
+func AppendSpec(dst []byte, spec *fsm.ScheduleSpec) []byte {
 	dst = AppendText(dst, spec.Cron)
 	dst = binary.AppendUvarint(binary.AppendUvarint(dst, Unsigned(spec.Every)), Unsigned(spec.Phase))
 	dst = append(AppendText(dst, spec.TimeZone), spec.DST)
 	for _, v := range [...]uint64{Unsigned(spec.Start), Unsigned(spec.End), Unsigned(spec.Jitter)} {
 		dst = binary.AppendUvarint(dst, v)
 	}
-	dst = append(appendTexts(dst, spec.Exclude), byte(policy.CatchUp))
-	dst = append(binary.AppendUvarint(dst, Unsigned(policy.Window)), byte(policy.Overlap))
-	dst = appendFlag(binary.AppendUvarint(dst, policy.MaxFires), policy.PauseOnDead)
-	return AppendText(appendContent(dst, job), job.Key)
+	return appendTexts(dst, spec.Exclude)
 }
 
 // definition reads what AppendDefinition appended. The body of the job aliases the input.
@@ -49,18 +54,20 @@ func (r *Reader) choice(last uint64) byte {
 }
 
 // AppendSchedule appends what a shard keeps of a schedule, but for its queue: text name; uvarint
-// serial, version, created, changed, next; flag replan; text zone data; flag paused; text note;
+// serial, version, rule version, created, changed, next, then; flags replan, pending; text zone data;
+// flag paused; text note;
 // uvarint last, fired, missed, skipped, backfilled; uvarint number of jobs and the serial of each;
 // uvarint number of firings, of each a byte result and uvarint nominal, at, count; then the
 // definition.
 func AppendSchedule(dst []byte, s *fsm.Schedule) []byte {
 	dst = AppendText(dst, s.Name)
 	for _, v := range [...]uint64{
-		s.Serial, s.Version, Unsigned(s.Created), Unsigned(s.Changed), Unsigned(s.Next),
+		s.Serial, s.Version, s.RuleVersion, Unsigned(s.Created), Unsigned(s.Changed), Unsigned(s.Next), Unsigned(s.Then),
 	} {
 		dst = binary.AppendUvarint(dst, v)
 	}
-	dst = AppendText(appendFlag(AppendText(appendFlag(dst, s.Replan), s.ZoneData), s.Paused), s.Note)
+	dst = appendFlag(appendFlag(dst, s.Replan), s.Pending)
+	dst = AppendText(appendFlag(AppendText(dst, s.ZoneData), s.Paused), s.Note)
 	for _, v := range [...]uint64{
 		Unsigned(s.Last), s.Counts.Fired, s.Counts.Missed, s.Counts.Skipped, s.Counts.Backfilled, uint64(len(s.Jobs)),
 	} {
@@ -83,8 +90,9 @@ func AppendSchedule(dst []byte, s *fsm.Schedule) []byte {
 // Schedule reads what AppendSchedule appended. The body of its job aliases the input.
 func (r *Reader) Schedule() fsm.Schedule {
 	s := fsm.Schedule{
-		Name: r.ownText(), Serial: r.Serial(), Version: r.Uvarint(), Created: r.Time(), Changed: r.Time(), Next: r.Time(),
-		Replan: r.flag(), ZoneData: r.Text(), Paused: r.flag(), Note: r.Text(), Last: r.Time(),
+		Name: r.ownText(), Serial: r.Serial(), Version: r.Uvarint(), RuleVersion: r.Uvarint(), Created: r.Time(),
+		Changed: r.Time(), Next: r.Time(), Then: r.Time(), Replan: r.flag(), Pending: r.flag(), ZoneData: r.Text(),
+		Paused: r.flag(), Note: r.Text(), Last: r.Time(),
 		Counts: fsm.ScheduleCounts{Fired: r.Uvarint(), Missed: r.Uvarint(), Skipped: r.Uvarint(), Backfilled: r.Uvarint()},
 	}
 	for n := r.Length(1); n > 0; n-- {
@@ -112,7 +120,7 @@ func appendSchedules(dst []byte, list []fsm.Schedule) []byte {
 }
 
 // scheduleBytesMin is the least bytes of a schedule of a reading.
-const scheduleBytesMin = 30
+const scheduleBytesMin = 33
 
 func (r *Reader) schedules() []fsm.Schedule {
 	n := r.Length(scheduleBytesMin)

@@ -80,7 +80,7 @@ func EveryScheduleCommand() []fsm.Command {
 // EverySchedule returns a schedule with every field set.
 func EverySchedule() fsm.Schedule {
 	return fsm.Schedule{
-		Queue: "ns/orders", Name: "report", Serial: 300, Version: 2,
+		Queue: "ns/orders", Name: "report", Serial: 300, Version: 2, RuleVersion: 1,
 		Spec: fsm.ScheduleSpec{
 			Cron: "30 2 * * *", Every: time.Hour, Phase: time.Minute, TimeZone: "Europe/Berlin", DST: 2,
 			Start: 1_800_000_000_000_000_026, End: 1_800_000_000_000_000_027, Jitter: time.Second,
@@ -95,6 +95,7 @@ func EverySchedule() fsm.Schedule {
 			Headers: []fsm.Header{{Name: "a", Value: "1"}}, Body: []byte("report"), Key: "customer-7",
 		},
 		Created: 1_800_000_000_000_000_028, Changed: 1_800_000_000_000_000_029, Next: 1_800_000_000_000_000_030, Replan: true,
+		Pending: true, Then: 1_800_000_000_000_000_036,
 		ZoneData: "2026b", Paused: true, Note: "stocktaking", Last: 1_800_000_000_000_000_031,
 		Counts: fsm.ScheduleCounts{Fired: 600, Missed: 601, Skipped: 602, Backfilled: 603}, Jobs: []uint64{604, 605},
 		Recent: []fsm.Firing{

@@ -251,8 +251,10 @@ func (g *generator) fire(s fsm.Schedule) *fsm.Fire {
 		c.Put = s.Last
 	case 3:
 		c.Name = "none"
-	case 4:
+	case 4, 5, 6:
 		c.Version--
+	case 7:
+		c.Version++
 	}
 	return c
 }

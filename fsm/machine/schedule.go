@@ -111,9 +111,9 @@ func (m *Machine) fire(c *fsm.Fire) (fsm.Result, bool) {
 			result.Created, result.Serial, outcome = true, serial, fsm.Fired
 		}
 	}
-	schedules.Pass(&s, c, m.scalars.Clock)
+	schedules.MoveOn(&s, c, m.scalars.Clock)
 	if c.Put != 0 {
-		schedules.Note(&s, outcome, c.Put, m.scalars.Clock)
+		schedules.Count(&s, outcome, c.Put, m.scalars.Clock)
 	}
 	q.schedules.Set(index, &s)
 	return result, true
@@ -159,7 +159,7 @@ func (m *Machine) runSchedule(c *fsm.RunSchedule) (fsm.Result, bool) {
 		}
 		if serial != 0 {
 			result.Count++
-			schedules.Note(&s, fsm.Backfilled, nominal, m.scalars.Clock)
+			schedules.Count(&s, fsm.Backfilled, nominal, m.scalars.Clock)
 		}
 	}
 	if result.Count == 0 {

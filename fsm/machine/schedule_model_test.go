@@ -2,8 +2,10 @@ package machine_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/schedules"
 )
 
 // TestModelScenarioFullQueue: a firing and a run wait for room in a full queue; a run puts what fits.
@@ -25,5 +27,81 @@ func TestModelScenarioFullQueue(t *testing.T) {
 				t.Errorf("%+v", list)
 			}
 		})
+	}
+}
+
+// eachSecond is a calendar of every whole second.
+type eachSecond struct{}
+
+func (eachSecond) Next(t fsm.Time) fsm.Time {
+	return after((t.Sub(start)/time.Second + 1) * time.Second)
+}
+func (eachSecond) Due(nominal fsm.Time) fsm.Time { return nominal }
+func (eachSecond) ZoneData() string              { return "" }
+
+// TestModelScenarioUpserts: a schedule of each second fires at each, once, though it gets another content
+// a thousand times a second, and each firing is planned three contents before it is applied.
+func TestModelScenarioUpserts(t *testing.T) {
+	t.Parallel()
+	for _, of := range implementations() {
+		for name, storm := range map[string]upserts{
+			"one rule":                       {rules: []string{"a"}},
+			"one rule, callers are behind":   {rules: []string{"a"}, ahead: -50 * time.Millisecond},
+			"one rule, callers are ahead":    {rules: []string{"a"}, ahead: 50 * time.Millisecond},
+			"two rules":                      {rules: []string{"a", "b"}},
+			"two rules, callers are behind":  {rules: []string{"a", "b"}, ahead: -50 * time.Millisecond},
+			"two rules, and seldom a change": {rules: []string{"a", "a", "b", "b", "b"}},
+		} {
+			t.Run(of.name+", "+name, func(t *testing.T) { storm.blow(t, of.open(t, fsm.Config{})) })
+		}
+	}
+}
+
+// upserts gives a schedule another content each millisecond, with one rule after the other. The time of
+// the callers is ahead of the shard's.
+type upserts struct {
+	rules []string
+	ahead time.Duration
+}
+
+// onlySchedule returns the schedule of a shard with one.
+func onlySchedule(s shard) *fsm.Schedule {
+	switch s := s.(type) {
+	case modelShard:
+		return &s.Schedules("q")[0]
+	case *machineShard:
+		return &s.Answer(&fsm.SchedulesQuery{Queue: "q", Max: 1}, 0).Schedules[0]
+	default:
+		return nil
+	}
+}
+
+func (u *upserts) blow(t *testing.T, s shard) {
+	t.Helper()
+	speak(s, fsm.KeysFormat)
+	const seconds = 5
+	fired := map[fsm.Time]bool{}
+	var planned [3][]*fsm.Fire
+	for i := 100; i < seconds*1000+500; i++ {
+		now := after(time.Duration(i) * ms)
+		s.Apply(now, []fsm.Request{{Commands: do(&fsm.PutSchedule{
+			Queue: "q", Partitions: 1, Name: "s", Spec: fsm.ScheduleSpec{Cron: u.rules[i%len(u.rules)]},
+			Next: eachSecond{}.Next(now + fsm.Time(u.ahead)), Job: fsm.Put{Body: []byte{byte(i), byte(i >> 8)}},
+		})}})
+		for _, c := range planned[i%3] {
+			if r := s.Apply(now, []fsm.Request{{Commands: do(c)}})[0]; r.Created && fired[c.Put] {
+				t.Errorf("it fires twice at %v", c.Put.Sub(start))
+			} else if r.Created {
+				fired[c.Put] = true
+			}
+		}
+		planned[i%3] = nil
+		if v := onlySchedule(s); v.Next != 0 && v.Next <= now {
+			planned[i%3] = schedules.Plan(v, now, eachSecond{})
+		}
+	}
+	if v := onlySchedule(s); len(fired) != seconds || v.Counts != (fsm.ScheduleCounts{Fired: seconds}) ||
+		v.Next != after((seconds+1)*time.Second) {
+		t.Errorf("%d firings, next at %v, %+v", len(fired), v.Next.Sub(start), v.Counts)
 	}
 }

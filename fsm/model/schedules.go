@@ -78,26 +78,49 @@ func (m *Model) putSchedule(c *fsm.PutSchedule) (result fsm.Result, changed bool
 		s = &fsm.Schedule{Queue: q.Name, Name: c.Name, Serial: m.nextSerial(), Created: m.Clock}
 		q.schedules = append(q.schedules, s)
 	}
-	if s.Next != 0 && s.Next <= m.Clock && !s.Replan { // it was to fire by now
-		s.Counts.Missed++
-		recall(s, fsm.Firing{Result: fsm.Missed, Nominal: s.Next, At: m.Clock, Count: 1})
-		s.Last = max(s.Last, s.Next)
-	}
-	s.Version++
-	s.Spec, s.Policy, s.Job, s.Changed, s.ZoneData = c.Spec, c.Policy, c.Job, m.Clock, c.ZoneData
-	s.Next, s.Replan = c.Next, c.Next != 0 && c.Next <= s.Last
-	if s.Replan {
-		s.Next = max(s.Last, 1)
-	}
-	endIfDone(s)
+	m.giveContent(s, c)
 	result.Serial, result.Version, result.Due = s.Serial, s.Version, s.Next
 	return result, true
+}
+
+// giveContent gives a schedule another content. A time that was to fire by now stays, whatever the rule;
+// of two such times the later one. Any other time that has been planned stays while the rule does.
+func (m *Model) giveContent(s *fsm.Schedule, c *fsm.PutSchedule) {
+	s.Version++
+	ruleStays := s.ZoneData == c.ZoneData && sameSpec(s.Spec, c.Spec)
+	s.Spec, s.Policy, s.Job, s.Changed = c.Spec, c.Policy, c.Job, m.Clock
+	switch {
+	case ruleStays && s.Next != 0:
+	case s.Next != 0 && m.passed(s.Next) && !s.Replan:
+		if s.Then > s.Next && m.passed(s.Then) {
+			s.Counts.Missed++
+			recall(s, fsm.Firing{Result: fsm.Missed, Nominal: s.Next, At: m.Clock, Count: 1})
+			s.Last, s.Next = s.Next, s.Then
+		}
+		s.RuleVersion, s.Pending, s.Then, s.ZoneData = s.Version, true, c.Next, c.ZoneData
+	default:
+		s.RuleVersion = s.Version
+		goOnAt(s, c.Next, c.ZoneData)
+	}
+	endIfDone(s)
+}
+
+// goOnAt sets the next time of a schedule. If that is not after the last one, the leader has to look.
+func goOnAt(s *fsm.Schedule, next fsm.Time, zoneData string) {
+	s.Next, s.Then, s.Pending, s.ZoneData = next, 0, false, zoneData
+	if s.Replan = next != 0 && next <= s.Last; s.Replan {
+		s.Next = max(s.Last, 1)
+	}
+}
+
+func sameSpec(a, b fsm.ScheduleSpec) bool {
+	return bytes.Equal(codec.AppendSpec(nil, &a), codec.AppendSpec(nil, &b))
 }
 
 // endIfDone ends a schedule that has fired as often as it may.
 func endIfDone(s *fsm.Schedule) {
 	if s.Policy.MaxFires != 0 && s.Counts.Fired >= s.Policy.MaxFires {
-		s.Next, s.Replan = 0, false
+		s.Next, s.Replan, s.Pending, s.Then = 0, false, false, 0
 	}
 }
 
@@ -168,7 +191,11 @@ func (m *Model) fire(c *fsm.Fire) fsm.Result {
 		recall(s, fsm.Firing{Result: fsm.Missed, Nominal: c.LastMissed, At: m.Clock, Count: c.Missed})
 	}
 	s.Last = max(s.Last, c.LastMissed, c.Put)
-	s.Next, s.Replan, s.ZoneData = c.Next, false, c.ZoneData
+	if s.Pending {
+		goOnAt(s, s.Then, s.ZoneData)
+	} else {
+		goOnAt(s, c.Next, c.ZoneData)
+	}
 	switch {
 	case result.Created:
 		s.Counts.Fired++
@@ -185,9 +212,12 @@ func (m *Model) fire(c *fsm.Fire) fsm.Result {
 }
 
 // goesOn reports whether a Fire goes on from a schedule: it names the present firing, which has come,
-// and all its times are in order.
+// all its times are in order, and it was planned by the present rule or deals with a pending time.
 func (m *Model) goesOn(s *fsm.Schedule, c *fsm.Fire) bool {
-	if s.Paused || s.Next == 0 || c.Serial != s.Serial || c.Version != s.Version || c.Nominal != s.Next {
+	if s.Paused || s.Next == 0 || c.Serial != s.Serial || c.Version > s.Version || c.Nominal != s.Next {
+		return false
+	}
+	if deals := c.Put != 0 || c.Missed != 0; s.Pending && !deals || !s.Pending && c.Version < s.RuleVersion {
 		return false
 	}
 	times := []fsm.Time{s.Last}

@@ -2,10 +2,10 @@ package schedules
 
 import "github.com/belfrydb/belfry/fsm"
 
-// PlanMax bounds the nominal times that one plan looks at, StepMax the jobs that it puts.
+// PlanMax bounds the nominal times that one plan looks at, planJobsMax the jobs that it puts.
 const (
-	PlanMax = 10_000
-	StepMax = 1_000
+	PlanMax     = 10_000
+	planJobsMax = 1_000
 )
 
 // Calendar finds the nominal times of a schedule.
@@ -22,6 +22,9 @@ type Calendar interface {
 // apply one after the other. There may be more to do afterwards: then the last one leaves a Next that
 // has come as well.
 func Plan(s *fsm.Schedule, now fsm.Time, calendar Calendar) []*fsm.Fire {
+	if s.Pending {
+		return []*fsm.Fire{pending(s, now, calendar)}
+	}
 	if s.Replan || s.ZoneData != calendar.ZoneData() {
 		if next := calendar.Next(max(s.Last, min(s.Changed, s.Next-1))); next != s.Next || s.Replan {
 			return []*fsm.Fire{fire(s, s.Next, calendar, next)}
@@ -29,7 +32,7 @@ func Plan(s *fsm.Schedule, now fsm.Time, calendar Calendar) []*fsm.Fire {
 	}
 	p := planner{schedule: s, calendar: calendar, nominal: s.Next, oldest: now - fsm.Time(Window(s))}
 	at := s.Next
-	for looked := 0; at != 0 && at <= now && looked < PlanMax && len(p.fires) < StepMax; looked++ {
+	for looked := 0; at != 0 && at <= now && looked < PlanMax && len(p.fires) < planJobsMax; looked++ {
 		next := calendar.Next(at)
 		last := next == 0 || next > now
 		switch {
@@ -45,6 +48,21 @@ func Plan(s *fsm.Schedule, now fsm.Time, calendar Calendar) []*fsm.Fire {
 		p.add(fire(s, p.nominal, calendar, at))
 	}
 	return p.fires
+}
+
+// pending returns the command that deals with the pending firing of a schedule.
+func pending(s *fsm.Schedule, now fsm.Time, calendar Calendar) *fsm.Fire {
+	f := fire(s, s.Next, calendar, 0)
+	if s.Then > s.Next {
+		f.Next = s.Then
+	}
+	last := f.Next == 0 || f.Next > now
+	if s.Next < now-fsm.Time(Window(s)) || !last && s.Policy.CatchUp != fsm.CatchUpAll {
+		f.Missed, f.LastMissed = 1, s.Next
+	} else {
+		f.Put, f.Due = s.Next, calendar.Due(s.Next)
+	}
+	return f
 }
 
 // planner has the commands of a plan.

@@ -43,12 +43,12 @@ func apply(t *testing.T, s *fsm.Schedule, now fsm.Time, plan []*fsm.Fire) (steps
 		if !GoesOn(s, c, now) {
 			t.Fatalf("%+v does not go on from %+v", c, s)
 		}
-		Pass(s, c, now)
+		MoveOn(s, c, now)
 		if c.Put != 0 {
 			if c.Due != c.Put+7 {
 				t.Errorf("the job of %d is due at %d", c.Put, c.Due)
 			}
-			Note(s, fsm.Fired, c.Put, now)
+			Count(s, fsm.Fired, c.Put, now)
 		}
 		steps = append(steps, step{c.Missed, c.LastMissed / second, c.Put / second, c.Next / second})
 	}
@@ -96,7 +96,7 @@ func TestPlanIsBounded(t *testing.T) {
 		now := 30_000 * second
 		for s.Next <= now {
 			plan := Plan(s, now, everySecond{})
-			if len(plan) == 0 || len(plan) > StepMax+1 {
+			if len(plan) == 0 || len(plan) > planJobsMax+1 {
 				t.Fatalf("policy %d: a plan of %d commands", policy, len(plan))
 			}
 			apply(t, s, now, plan)
@@ -137,8 +137,12 @@ func TestFiresOnce(t *testing.T) {
 		Serial: 3, Version: 4, Nominal: 10 * second, Missed: 1, LastMissed: 10 * second, Put: 11 * second, Next: 12 * second,
 	}
 	for name, change := range map[string]func(*fsm.Schedule, *fsm.Fire){
-		"another schedule":    func(_ *fsm.Schedule, c *fsm.Fire) { c.Serial++ },
-		"another content":     func(s *fsm.Schedule, _ *fsm.Fire) { s.Version++ },
+		"another schedule": func(_ *fsm.Schedule, c *fsm.Fire) { c.Serial++ },
+		"another rule":     func(s *fsm.Schedule, _ *fsm.Fire) { s.Version, s.RuleVersion = 5, 5 },
+		"a later content":  func(_ *fsm.Schedule, c *fsm.Fire) { c.Version++ },
+		"a dropped one": func(s *fsm.Schedule, c *fsm.Fire) {
+			s.Pending, c.Missed, c.LastMissed, c.Put = true, 0, 0, 0
+		},
 		"another firing":      func(_ *fsm.Schedule, c *fsm.Fire) { c.Nominal++ },
 		"paused":              func(s *fsm.Schedule, _ *fsm.Fire) { s.Paused = true },
 		"ended":               func(s *fsm.Schedule, c *fsm.Fire) { s.Next, c.Nominal = 0, 0 },
@@ -162,25 +166,91 @@ func TestFiresOnce(t *testing.T) {
 		}
 	}
 	s, c := fsm.Schedule{Serial: 3, Version: 4, Next: 10 * second}, good
-	Pass(&s, &c, now)
+	MoveOn(&s, &c, now)
 	if GoesOn(&s, &c, now) {
 		t.Error("it goes on twice")
 	}
 }
 
-// TestRedefineCountsWhatItPassesOver: a firing that has come and was not dealt with is missed, not lost.
-func TestRedefineCountsWhatItPassesOver(t *testing.T) {
-	s := &fsm.Schedule{Serial: 1, Next: 10 * second}
-	Redefine(s, &fsm.PutSchedule{Next: 20 * second}, 9*second)
-	if s.Counts.Missed != 0 || s.Next != 20*second || s.Last != 0 {
-		t.Errorf("before it came: %+v", s)
+// TestRedefine: a firing that has come stays pending over another rule, and one rule keeps its firings.
+func TestRedefine(t *testing.T) {
+	put := func(rule string, next fsm.Time) *fsm.PutSchedule {
+		return &fsm.PutSchedule{Spec: fsm.ScheduleSpec{Cron: rule}, Next: next * second, Job: fsm.Put{Priority: int8(next)}}
 	}
-	Redefine(s, &fsm.PutSchedule{Next: 30 * second}, 20*second)
-	if s.Counts.Missed != 1 || s.Last != 20*second || s.Next != 30*second || s.Version != 2 {
-		t.Errorf("after it came: %+v", s)
+	last := fsm.SchedulePolicy{MaxFires: 7}
+	for name, tc := range map[string]struct {
+		before fsm.Schedule // with rule a
+		put    *fsm.PutSchedule
+		want   fsm.Schedule // its times, and what was missed
+	}{
+		"new": {put: put("a", 20), want: fsm.Schedule{Next: 20}},
+		"the same rule": {
+			fsm.Schedule{Next: 30}, put("a", 31), fsm.Schedule{Next: 30},
+		},
+		"the same rule after it came": {fsm.Schedule{Next: 11}, put("a", 31), fsm.Schedule{Next: 11}},
+		"a rule that had ended":       {fsm.Schedule{}, put("a", 31), fsm.Schedule{Next: 31}},
+		"another before it came":      {fsm.Schedule{Next: 21}, put("b", 31), fsm.Schedule{Next: 31}},
+		"another after it came": {
+			fsm.Schedule{Next: 20}, put("b", 31), fsm.Schedule{Next: 20, Pending: true, Then: 31},
+		},
+		"another, which is over": {fsm.Schedule{Next: 20}, put("b", 0), fsm.Schedule{Next: 20, Pending: true}},
+		"another while one is pending": {
+			fsm.Schedule{Next: 19, Pending: true, Then: 21}, put("b", 31), fsm.Schedule{Next: 19, Pending: true, Then: 31},
+		},
+		"another while two have come": {
+			fsm.Schedule{Next: 18, Pending: true, Then: 19}, put("b", 31),
+			fsm.Schedule{Next: 19, Pending: true, Then: 31, Last: 18, Counts: fsm.ScheduleCounts{Missed: 1}},
+		},
+		"another whose time is dealt with": {
+			fsm.Schedule{Last: 20}, put("b", 20), fsm.Schedule{Next: 20, Replan: true, Last: 20},
+		},
+		"after the last firing": {
+			fsm.Schedule{Next: 19, Pending: true, Then: 21, Counts: fsm.ScheduleCounts{Fired: 7}},
+			&fsm.PutSchedule{Spec: fsm.ScheduleSpec{Cron: "a"}, Policy: last}, fsm.Schedule{},
+		},
+	} {
+		s := tc.before
+		s.Spec.Cron, s.Next, s.Then, s.Last = "a", s.Next*second, s.Then*second, s.Last*second
+		Redefine(&s, tc.put, 20*second)
+		got := fsm.Schedule{
+			Next: s.Next / second, Replan: s.Replan, Pending: s.Pending, Then: s.Then / second, Last: s.Last / second,
+			Counts: fsm.ScheduleCounts{Missed: s.Counts.Missed},
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if s.Version != 1 || s.Changed != 20*second || s.Job.Priority != tc.put.Job.Priority {
+			t.Errorf("%s: %+v", name, s)
+		}
 	}
-	Redefine(s, &fsm.PutSchedule{Next: 19 * second}, 21*second)
-	if !s.Replan || s.Next != 20*second {
-		t.Errorf("with a firing before the last one: %+v", s)
+}
+
+// TestPlanPending: a pending firing is dealt with alone, and the rule goes on at its own first time.
+func TestPlanPending(t *testing.T) {
+	all := fsm.SchedulePolicy{CatchUp: fsm.CatchUpAll}
+	for name, tc := range map[string]struct {
+		policy    fsm.SchedulePolicy
+		then, now fsm.Time
+		want      step
+		next      fsm.Time
+	}{
+		"the latest":     {then: 15, now: 11, want: step{0, 0, 10, 15}, next: 15},
+		"the last":       {now: 11, want: step{0, 0, 10, 0}},
+		"not the latest": {then: 15, now: 15, want: step{1, 10, 0, 15}, next: 15},
+		"all":            {policy: all, then: 15, now: 15, want: step{0, 0, 10, 15}, next: 15},
+		"too late": {
+			policy: fsm.SchedulePolicy{Window: time.Second}, then: 15, now: 12, want: step{1, 10, 0, 15}, next: 15,
+		},
+		"found too soon": {then: 9, now: 11, want: step{0, 0, 10, 0}, next: 10},
+	} {
+		s := fsm.Schedule{Serial: 1, Next: 10 * second, Pending: true, Then: tc.then * second, Policy: tc.policy}
+		s.ZoneData = "a"
+		got := apply(t, &s, tc.now*second, Plan(&s, tc.now*second, everySecond{data: "b"}))
+		if !slices.Equal(got, []step{tc.want}) || s.Next != tc.next*second || s.Pending || s.ZoneData != "a" {
+			t.Errorf("%s: %+v leaves %+v", name, got, s)
+		}
+		if s.Replan != (tc.then == 9) {
+			t.Errorf("%s: replan is %v", name, s.Replan)
+		}
 	}
 }

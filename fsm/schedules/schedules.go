@@ -3,17 +3,23 @@
 package schedules
 
 import (
+	"bytes"
 	"cmp"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
 )
 
 // GoesOn reports whether a Fire goes on from a schedule as it is at the clock.
 func GoesOn(s *fsm.Schedule, c *fsm.Fire, clock fsm.Time) bool {
 	latest := max(s.Last, c.LastMissed, c.Put)
 	switch {
-	case s.Paused, s.Serial != c.Serial, s.Version != c.Version, s.Next == 0, s.Next != c.Nominal, c.Nominal > clock:
+	case s.Paused, s.Serial != c.Serial, s.Version < c.Version, s.Next == 0, s.Next != c.Nominal, c.Nominal > clock:
 		return false
+	case c.Version < s.RuleVersion && !s.Pending:
+		return false // its Next may be no time of the rule
+	case s.Pending && c.Put == 0 && c.Missed == 0:
+		return false // it looks for another Next by an earlier rule
 	case c.Missed > 0 && (c.LastMissed < c.Nominal || c.LastMissed > clock || c.LastMissed <= s.Last):
 		return false
 	case c.Missed == 0 && c.LastMissed != 0:
@@ -25,19 +31,32 @@ func GoesOn(s *fsm.Schedule, c *fsm.Fire, clock fsm.Time) bool {
 	}
 }
 
-// Pass notes the firings that a Fire passes over, and sets the next one.
-func Pass(s *fsm.Schedule, c *fsm.Fire, clock fsm.Time) {
+// MoveOn notes the firings that a Fire passes over, and sets the next one.
+func MoveOn(s *fsm.Schedule, c *fsm.Fire, clock fsm.Time) {
 	if c.Missed > 0 {
 		s.Counts.Missed += c.Missed
-		note(s, fsm.Firing{Result: fsm.Missed, Nominal: c.LastMissed, At: clock, Count: c.Missed})
+		remember(s, fsm.Firing{Result: fsm.Missed, Nominal: c.LastMissed, At: clock, Count: c.Missed})
 	}
 	s.Last = max(s.Last, c.LastMissed, c.Put)
-	s.Next, s.Replan, s.ZoneData = c.Next, false, c.ZoneData
+	if s.Pending { // what c has was found by an earlier rule, or before the newest change
+		setNext(s, s.Then, s.ZoneData)
+	} else {
+		setNext(s, c.Next, c.ZoneData)
+	}
 }
 
-// Note counts a firing that was put, skipped or backfilled at the clock. The last one of a schedule
+// setNext sets the next firing. One that was found before the last firing is found again.
+func setNext(s *fsm.Schedule, next fsm.Time, zoneData string) {
+	s.Next, s.Replan, s.ZoneData = next, false, zoneData
+	s.Pending, s.Then = false, 0
+	if next != 0 && next <= s.Last {
+		s.Next, s.Replan = max(s.Last, 1), true
+	}
+}
+
+// Count counts a firing that was put, skipped or backfilled at the clock. The last one of a schedule
 // that has a MaxFires ends it.
-func Note(s *fsm.Schedule, result fsm.FiringResult, nominal, clock fsm.Time) {
+func Count(s *fsm.Schedule, result fsm.FiringResult, nominal, clock fsm.Time) {
 	switch result {
 	case fsm.Fired:
 		s.Counts.Fired++
@@ -48,35 +67,49 @@ func Note(s *fsm.Schedule, result fsm.FiringResult, nominal, clock fsm.Time) {
 	case fsm.Missed:
 		s.Counts.Missed++
 	}
-	note(s, fsm.Firing{Result: result, Nominal: nominal, At: clock, Count: 1})
-	End(s)
+	remember(s, fsm.Firing{Result: result, Nominal: nominal, At: clock, Count: 1})
+	endIfDone(s)
 }
 
-// End takes the next firing from a schedule that has had all its firings.
-func End(s *fsm.Schedule) {
+// endIfDone takes the next firing from a schedule that has had all its firings.
+func endIfDone(s *fsm.Schedule) {
 	if s.Policy.MaxFires > 0 && s.Counts.Fired >= s.Policy.MaxFires {
-		s.Next, s.Replan = 0, false
+		setNext(s, 0, s.ZoneData)
 	}
 }
 
-func note(s *fsm.Schedule, f fsm.Firing) {
+func remember(s *fsm.Schedule, f fsm.Firing) {
 	s.Recent = append(s.Recent, f)
 	s.Recent = s.Recent[max(0, len(s.Recent)-fsm.FiringsKept):]
 }
 
-// Redefine gives a schedule another content at the clock.
+// Redefine gives a schedule another content at the clock. While its rule is the same, its firings stay
+// as they are: the caller may have found Next by another clock.
 func Redefine(s *fsm.Schedule, c *fsm.PutSchedule, clock fsm.Time) {
-	if s.Next != 0 && s.Next <= clock && !s.Replan { // it was to fire by now, and does not any more
-		s.Last = max(s.Last, s.Next)
-		Note(s, fsm.Missed, s.Next, clock)
-	}
+	same := s.Next != 0 && s.ZoneData == c.ZoneData &&
+		bytes.Equal(codec.AppendSpec(nil, &s.Spec), codec.AppendSpec(nil, &c.Spec))
 	s.Version++
 	s.Spec, s.Policy, s.Job, s.Changed = c.Spec, c.Policy, c.Job, clock
-	s.Next, s.Replan, s.ZoneData = c.Next, false, c.ZoneData
-	if s.Next != 0 && s.Next <= s.Last { // it was found before the last firing
-		s.Next, s.Replan = max(s.Last, 1), true
+	if !same {
+		changeRule(s, c, clock)
 	}
-	End(s)
+	endIfDone(s)
+}
+
+// changeRule sets the next firing by another rule. One that has come stays pending. If the first one of
+// the rule before has come as well, it takes the place of the pending one, which is missed.
+func changeRule(s *fsm.Schedule, c *fsm.PutSchedule, clock fsm.Time) {
+	s.RuleVersion = s.Version
+	if s.Next == 0 || s.Next > clock || s.Replan {
+		setNext(s, c.Next, c.ZoneData)
+		return
+	}
+	if then := s.Then; then > s.Next && then <= clock {
+		s.Last = s.Next
+		Count(s, fsm.Missed, s.Next, clock)
+		s.Next = then
+	}
+	s.Pending, s.Then, s.ZoneData = true, c.Next, c.ZoneData
 }
 
 // Overlaps reports whether the policy of a schedule forbids a firing beside earlier jobs in these

@@ -18,11 +18,15 @@ const (
 type schedule struct {
 	name            string
 	serial, version uint64
+	rule            uint64 // the version since which it has had its spec and zone
 	spec            fsm.ScheduleSpec
+	zone            string
 	policy          fsm.SchedulePolicy
 	job             fsm.Put
 	next, last      fsm.Time
 	replan, paused  bool
+	pending         bool     // next had come when the rule changed
+	then            fsm.Time // the first time of the rule after the pending one
 	fired           uint64
 	// jobs are its last jobs that had not ended at its last firing.
 	jobs []*Job
@@ -109,32 +113,48 @@ func (b *Shard) changeSchedule(q *Queue, s *schedule, c *fsm.PutSchedule) *sched
 		s = &schedule{name: c.Name, serial: b.take()}
 		q.schedules[c.Name] = s
 	}
-	if s.next != 0 && s.next <= b.clock && !s.replan { // it was to fire by now, and is missed
-		s.last = max(s.last, s.next)
-	}
 	s.version++
+	ruleChanges := s.next == 0 || s.zone != c.ZoneData || !sameSpec(&s.spec, &c.Spec)
 	s.spec, s.policy, s.job = c.Spec, c.Policy, c.Job
-	s.next, s.replan = c.Next, c.Next != 0 && c.Next <= s.last
-	if s.replan {
-		s.next = max(s.last, 1)
+	if ruleChanges {
+		s.rule = s.version
+		if s.next != 0 && s.next <= b.clock && !s.replan { // it is to fire by now, and is not dropped
+			if s.pending && s.then > s.next && s.then <= b.clock {
+				b.count("nominal times missed", 1)
+				s.last, s.next = s.next, s.then
+			}
+			s.pending, s.then, s.zone = true, c.Next, c.ZoneData
+		} else {
+			s.goOn(c.Next, c.ZoneData)
+		}
 	}
 	s.endIfDone()
 	return s
 }
 
+// goOn sets the next time. One that is not after the last one is no time of the rule.
+func (s *schedule) goOn(next fsm.Time, zone string) {
+	s.next, s.zone, s.pending, s.then = next, zone, false, 0
+	if s.replan = next != 0 && next <= s.last; s.replan {
+		s.next = max(s.last, 1)
+	}
+}
+
 // endIfDone ends a schedule that has fired as often as it may.
 func (s *schedule) endIfDone() {
 	if s.policy.MaxFires != 0 && s.fired >= s.policy.MaxFires {
-		s.next, s.replan = 0, false
+		s.next, s.replan, s.pending, s.then = 0, false, false, 0
 	}
 }
 
 // sameDefinition reports whether a schedule has the content that is put.
 func sameDefinition(s *schedule, c *fsm.PutSchedule) bool {
-	x, y := &s.spec, &c.Spec
+	return sameSpec(&s.spec, &c.Spec) && s.policy == c.Policy && s.job.Key == c.Job.Key && SameContent(&s.job, &c.Job)
+}
+
+func sameSpec(x, y *fsm.ScheduleSpec) bool {
 	return x.Cron == y.Cron && x.Every == y.Every && x.Phase == y.Phase && x.TimeZone == y.TimeZone && x.DST == y.DST &&
-		x.Start == y.Start && x.End == y.End && x.Jitter == y.Jitter && slices.Equal(x.Exclude, y.Exclude) &&
-		s.policy == c.Policy && s.job.Key == c.Job.Key && SameContent(&s.job, &c.Job)
+		x.Start == y.Start && x.End == y.End && x.Jitter == y.Jitter && slices.Equal(x.Exclude, y.Exclude)
 }
 
 // deleteSchedule records that a schedule went.
@@ -224,7 +244,11 @@ func (b *Shard) fire(c *fsm.Fire, r *fsm.Result) {
 	s.jobs = slices.DeleteFunc(s.jobs, func(a *Job) bool { return !a.State.Held() || a.State == fsm.Dead })
 	b.putFired(q, s, c, r)
 	s.last = max(s.last, c.LastMissed, c.Put)
-	s.next, s.replan = c.Next, false
+	if s.pending {
+		s.goOn(s.then, s.zone)
+	} else {
+		s.goOn(c.Next, c.ZoneData)
+	}
 	if c.Put != 0 {
 		s.endIfDone()
 	}
@@ -242,8 +266,12 @@ func (b *Shard) outOfPlan(s *schedule, c *fsm.Fire) string {
 	switch {
 	case s.paused:
 		return "and is paused"
-	case s.next == 0 || c.Serial != s.serial || c.Version != s.version || c.Nominal != s.next:
+	case s.next == 0 || c.Serial != s.serial || c.Version > s.version || c.Nominal != s.next:
 		return "and is to fire otherwise"
+	case !s.pending && c.Version < s.rule:
+		return "planned by an earlier rule"
+	case s.pending && c.Put == 0 && c.Missed == 0:
+		return "and drops a pending firing"
 	case c.Nominal > b.clock || c.Put > b.clock || c.LastMissed > b.clock:
 		return "which has not come"
 	case (c.Missed == 0) != (c.LastMissed == 0) || c.LastMissed != 0 && c.LastMissed < c.Nominal ||
@@ -254,9 +282,9 @@ func (b *Shard) outOfPlan(s *schedule, c *fsm.Fire) string {
 }
 
 // judgeTimes holds the times of a firing against the calendar: each nominal time is put or counted as
-// missed, and the next one is not passed over.
+// missed, and the next one is not passed over. Which times the rule of a pending one had is not known.
 func (b *Shard) judgeTimes(s *schedule, c *fsm.Fire) {
-	if b.cfg.Nominal == nil || s.replan {
+	if b.cfg.Nominal == nil || s.replan || s.pending {
 		return
 	}
 	known := true
@@ -392,7 +420,8 @@ func (b *Shard) adoptSchedules(m *machine.Machine, q *Queue) {
 		reading := m.Answer(&fsm.ScheduleQuery{Queue: q.Name, Name: page.Schedules[i].Name}, b.clock)
 		v := &reading.Schedules[0]
 		s := &schedule{name: v.Name, serial: v.Serial, version: v.Version, spec: v.Spec, policy: v.Policy, job: v.Job,
-			next: v.Next, last: v.Last, replan: v.Replan, paused: v.Paused, fired: v.Counts.Fired}
+			next: v.Next, last: v.Last, replan: v.Replan, paused: v.Paused, fired: v.Counts.Fired, rule: v.RuleVersion,
+			zone: v.ZoneData, pending: v.Pending, then: v.Then}
 		for _, serial := range v.Jobs {
 			if a := b.jobs[serial]; a != nil {
 				s.jobs = append(s.jobs, a)
