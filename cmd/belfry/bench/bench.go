@@ -217,7 +217,7 @@ func (r *run) withSDK(ctx context.Context,
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	defer func() { err = errors.Join(err, sdk.Close()) }()
-	if err := r.limitKeys(ctx, sdk); err != nil {
+	if err := r.limitKeys(ctx); err != nil {
 		return nil, err
 	}
 	return work(ctx, sdk)

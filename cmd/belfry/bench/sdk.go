@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/client"
-	"github.com/belfrydb/belfry/client/admin"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
 // reserveWait is how long a consumer waits for a job in one call.
@@ -37,13 +38,15 @@ func (r *run) sdk(ctx context.Context, sdk *client.Client) ([]Result, error) {
 }
 
 // limitKeys has each key of the run's queues be reserved once at a time.
-func (r *run) limitKeys(ctx context.Context, sdk *client.Client) error {
+func (r *run) limitKeys(ctx context.Context) error {
 	if r.Keys == 0 {
 		return nil
 	}
+	admin := belfryv1connect.NewAdminServiceClient(r.wires[0], r.URL, withoutGzip())
 	for _, name := range r.names {
-		settings := &admin.QueueSettings{KeyConcurrency: new(1)}
-		if _, err := sdk.Admin().CreateQueue(ctx, name, 1, settings); err != nil {
+		settings := &belfryv1.QueueSettings{KeyConcurrency: new(uint32(1))}
+		request := &belfryv1.CreateQueueRequest{Queue: name, Settings: settings}
+		if _, err := admin.CreateQueue(ctx, request); err != nil {
 			return fmt.Errorf("making a queue whose keys have a limit: %w", err)
 		}
 	}
