@@ -142,7 +142,6 @@ func (b *Shard) extend(c *fsm.Extend, r *fsm.Result) {
 	}
 	b.effect(a)
 	a.Queue.counters.Extended++
-	a.lift()
 	if c.TTR > 0 {
 		a.length = c.TTR
 	}
@@ -151,8 +150,15 @@ func (b *Shard) extend(c *fsm.Extend, r *fsm.Result) {
 	if r.Until != until {
 		b.violated(18, "the lease of job %d was extended until %d, should be until %d", a.Serial, r.Until, until)
 	}
-	a.Until = r.Until
-	b.set(a, fsm.Reserved, a.Due)
+	b.prolong(a, r.Until)
+}
+
+// prolong gives a lease another end. That is no change of its key, which takes no turn for it.
+func (b *Shard) prolong(a *Job, until fsm.Time) {
+	a.version++
+	a.Until = until
+	b.moved(a)
+	a.Queue.leases.push(agendaEntry{at: until, serial: a.Serial, account: a, version: a.version})
 }
 
 // named finds the held job that a command names, or what it is to be answered without one.

@@ -203,6 +203,24 @@ func keyCases() map[string]logCase {
 	}
 }
 
+// roundCases are logs of a fair queue whose key has got a token since its last grant. It takes a turn at the
+// next Reserve, and not when a lease is prolonged: serial 6 is that of the next job.
+func roundCases() map[string]logCase {
+	fair := keySettings(fsm.KeySettings{Concurrency: 2, Fair: true, Rate: fsm.KeyRate{Count: 1, Per: 5 * time.Second}})
+	waits := []line{
+		fair, keyed(2, "a", "k", 1, 0, fsm.Result{Created: true}), keyed(2, "b", "k", 4, 0, fsm.Result{Created: true}),
+		grantOf(3, 1, 5, 2), {9, &fsm.Expire{}, fsm.Result{}},
+	}
+	other := line{10, &fsm.Put{Queue: "other", Partitions: 1}, fsm.Result{Created: true, Serial: 6, Due: at(10),
+		State: fsm.Ready}}
+	return map[string]logCase{
+		"a lease that is extended is no turn":          {append(waits[:5:5], extendLine(10, 5, 20), other), 0},
+		"a lease that a leader prolongs is no turn":    {append(waits[:5:5], leadLine(10, 20*time.Second), other), 0},
+		"a key that takes a turn at the next reserve":  {append(waits[:5:5], grantOf(10, 4, 8, 2)), 0},
+		"a key that takes its turn before the reserve": {append(waits[:5:5], grantOf(10, 4, 6, 2)), 6},
+	}
+}
+
 // scheduled creates a schedule of every ten seconds.
 func scheduled(next float64) line {
 	put := &fsm.PutSchedule{Queue: "q", Partitions: 1, Name: "s", Spec: fsm.ScheduleSpec{Every: 10 * time.Second},
@@ -234,6 +252,16 @@ func scheduleCases() map[string]logCase {
 		},
 		"a next one that is passed over": {
 			[]line{s, fireLine(10, fsm.Fire{Nominal: at(10), Put: at(10), Next: at(30)}, 2)}, firedAll,
+		},
+		"a plan with other time-zone data": {
+			[]line{scheduled(40), fireLine(40, fsm.Fire{Nominal: at(40), Next: at(20)}, 0),
+				fireLine(40, fsm.Fire{Nominal: at(20), Put: at(20), Next: at(30)}, 2)}, 0,
+		},
+		"a plan for a time that is none": {
+			[]line{scheduled(40), fireLine(40, fsm.Fire{Nominal: at(40), Next: at(25)}, 0)}, firedAll,
+		},
+		"a plan that passes over a time": {
+			[]line{scheduled(40), fireLine(40, fsm.Fire{Nominal: at(40), Next: at(50)}, 0)}, firedAll,
 		},
 		"missed ones that are not counted": {
 			[]line{s, fireLine(90010, fsm.Fire{Nominal: at(10), Missed: 1, LastMissed: at(20), Put: at(30), Next: at(40)}, 2)},
@@ -271,12 +299,35 @@ func TestMoved(t *testing.T) {
 	}
 }
 
+// TestNextFiring: the next firing is the first one of the schedules that are not paused.
+func TestNextFiring(t *testing.T) {
+	b := New(Config{Report: &found{}})
+	other := scheduled(5)
+	c := *other.command.(*fsm.PutSchedule)
+	c.Name, other.command, other.result.Serial = "other", &c, 2
+	pause := line{2, &fsm.PauseSchedules{Queue: "q", Names: []string{"other"}}, fsm.Result{Count: 1}}
+	for i, step := range []struct {
+		line
+		want fsm.Time
+	}{{scheduled(10), at(10)}, {other, at(5)}, {pause, at(10)}} {
+		e := &Entry{Index: uint64(i + 1), Clock: at(step.clock)}
+		e.Commands = []Command{{Entry: e, Request: &fsm.Request{}, Command: step.command, Result: step.result}}
+		b.Enter(e)
+		if got := b.NextFiring(); got != step.want {
+			t.Errorf("after %T the next firing is at %d, want %d", step.command, got, step.want)
+		}
+	}
+}
+
 // The ledger finds what is wrong with a log, and nothing wrong with a log that is right.
 func TestShard(t *testing.T) {
 	cases := logCases()
 	maps.Copy(cases, keyCases())
+	maps.Copy(cases, roundCases())
 	maps.Copy(cases, scheduleCases())
-	every := func(spec *fsm.ScheduleSpec, after fsm.Time) (fsm.Time, bool) { return after.Add(spec.Every), true }
+	every := func(spec *fsm.ScheduleSpec, after fsm.Time) (fsm.Time, bool) {
+		return (after/fsm.Time(spec.Every) + 1) * fsm.Time(spec.Every), true
+	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var f found

@@ -24,11 +24,12 @@ type schedule struct {
 	policy          fsm.SchedulePolicy
 	job             fsm.Put
 	next, last      fsm.Time
+	changed         fsm.Time // when it got its content
 	replan, paused  bool
 	pending         bool     // next had come when the rule changed
 	then            fsm.Time // the first time of the rule after the pending one
 	fired           uint64
-	// jobs are its last jobs that had not ended at its last firing.
+	// jobs are its last jobs that had not ended when it last put one, or skipped it.
 	jobs []*Job
 }
 
@@ -115,7 +116,7 @@ func (b *Shard) changeSchedule(q *Queue, s *schedule, c *fsm.PutSchedule) *sched
 	}
 	s.version++
 	ruleChanges := s.next == 0 || s.zone != c.ZoneData || !sameSpec(&s.spec, &c.Spec)
-	s.spec, s.policy, s.job = c.Spec, c.Policy, c.Job
+	s.spec, s.policy, s.job, s.changed = c.Spec, c.Policy, c.Job, b.clock
 	if ruleChanges {
 		s.rule = s.version
 		if s.next != 0 && s.next <= b.clock && !s.replan { // it is to fire by now, and is not dropped
@@ -241,7 +242,6 @@ func (b *Shard) fire(c *fsm.Fire, r *fsm.Result) {
 	}
 	b.effect(nil)
 	b.judgeTimes(s, c)
-	s.jobs = slices.DeleteFunc(s.jobs, func(a *Job) bool { return !a.State.Held() || a.State == fsm.Dead })
 	b.putFired(q, s, c, r)
 	s.last = max(s.last, c.LastMissed, c.Put)
 	if s.pending {
@@ -293,6 +293,10 @@ func (b *Shard) judgeTimes(s *schedule, c *fsm.Fire) {
 		known = known && ok
 		return next
 	}
+	if c.Put == 0 && c.Missed == 0 {
+		b.judgePlan(s, c, after)
+		return
+	}
 	missed, at := uint64(0), c.Nominal
 	for at != 0 && at <= c.LastMissed && known {
 		missed, at = missed+1, after(at)
@@ -327,11 +331,22 @@ func (b *Shard) judgeTimes(s *schedule, c *fsm.Fire) {
 	}
 }
 
+// judgePlan holds the next time that a leader found anew against the calendar: it has other time-zone data
+// than the one that the schedule was planned with. It may be an earlier one, since the clock of a caller
+// can be ahead of the shard.
+func (b *Shard) judgePlan(s *schedule, c *fsm.Fire, after func(fsm.Time) fsm.Time) {
+	b.look(firedAll)
+	if c.Next <= s.changed || c.Next > c.Nominal || after(c.Next-1) != c.Next {
+		b.violated(firedAll, "schedule %s was to fire at %d, a leader planned it for %d", s.name, c.Nominal, c.Next)
+	}
+}
+
 // putFired records the job of a firing, or why there is none.
 func (b *Shard) putFired(q *Queue, s *schedule, c *fsm.Fire, r *fsm.Result) {
 	if c.Put == 0 {
 		return
 	}
+	s.forgetEnded()
 	skip := slices.ContainsFunc(s.jobs, func(a *Job) bool {
 		return s.policy.Overlap == fsm.OverlapSkip || s.policy.Overlap == fsm.OverlapOneWaiting && a.State != fsm.Reserved
 	})
@@ -349,6 +364,11 @@ func (b *Shard) putFired(q *Queue, s *schedule, c *fsm.Fire, r *fsm.Result) {
 	b.begin(q, s, p, r.Serial, c.Due.Ceil())
 	s.fired++
 	b.count("jobs of schedules", 1)
+}
+
+// forgetEnded drops the jobs that have ended by now. One that is DEAD has, even if it is redriven later.
+func (s *schedule) forgetEnded() {
+	s.jobs = slices.DeleteFunc(s.jobs, func(a *Job) bool { return !a.State.Held() || a.State == fsm.Dead })
 }
 
 // firing is the put of a job of a schedule.
@@ -398,7 +418,7 @@ func (b *Shard) runSchedule(c *fsm.RunSchedule, r *fsm.Result) {
 		if n == r.Count && (r.More || r.Code == fsm.QueueFull) {
 			break
 		}
-		s.jobs = slices.DeleteFunc(s.jobs, func(a *Job) bool { return !a.State.Held() || a.State == fsm.Dead })
+		s.forgetEnded()
 		b.begin(q, s, p, b.take(), b.clock.Ceil())
 		n++
 		s.endIfDone()
@@ -412,6 +432,18 @@ func (b *Shard) runSchedule(c *fsm.RunSchedule, r *fsm.Result) {
 	}
 }
 
+// NextFiring returns when the next schedule fires that is not paused, 0 if none does.
+func (b *Shard) NextFiring() (next fsm.Time) {
+	for _, q := range b.queues {
+		for _, s := range q.schedules {
+			if !s.paused && s.next != 0 && (next == 0 || s.next < next) {
+				next = s.next
+			}
+		}
+	}
+	return next
+}
+
 // adoptSchedules takes the schedules of a queue over.
 func (b *Shard) adoptSchedules(m *machine.Machine, q *Queue) {
 	clear(q.schedules)
@@ -420,8 +452,8 @@ func (b *Shard) adoptSchedules(m *machine.Machine, q *Queue) {
 		reading := m.Answer(&fsm.ScheduleQuery{Queue: q.Name, Name: page.Schedules[i].Name}, b.clock)
 		v := &reading.Schedules[0]
 		s := &schedule{name: v.Name, serial: v.Serial, version: v.Version, spec: v.Spec, policy: v.Policy, job: v.Job,
-			next: v.Next, last: v.Last, replan: v.Replan, paused: v.Paused, fired: v.Counts.Fired, rule: v.RuleVersion,
-			zone: v.ZoneData, pending: v.Pending, then: v.Then}
+			next: v.Next, last: v.Last, changed: v.Changed, replan: v.Replan, paused: v.Paused, fired: v.Counts.Fired,
+			rule: v.RuleVersion, zone: v.ZoneData, pending: v.Pending, then: v.Then}
 		for _, serial := range v.Jobs {
 			if a := b.jobs[serial]; a != nil {
 				s.jobs = append(s.jobs, a)

@@ -229,10 +229,7 @@ func (b *Shard) lead(c *fsm.Lead) {
 			if t == nil || t.at >= floor {
 				break
 			}
-			a := t.account
-			a.lift()
-			a.Until = floor
-			b.set(a, fsm.Reserved, a.Due)
+			b.prolong(t.account, floor)
 		}
 	}
 }
