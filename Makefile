@@ -28,6 +28,7 @@ FLIPSTRIALS ?= 500
 FLIPSSEED := $(or $(FLIPSSEED),$(shell date +%s))
 SIMSEEDS ?= 100000
 SIMSEED ?= 1
+SIMKEYED ?= 1000000
 CRONZONES ?= 60
 CRONSEED ?= 1
 JEPSENTIME ?= 40m
@@ -85,7 +86,7 @@ step = @printf '\n== %s %s: %s\n' "$$(date +%T)" '$(1)' '$(2)'
 .PHONY: help
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Settings: FUZZTIME=$(FUZZTIME) MODELTIME=$(MODELTIME) SOAKTIME=$(SOAKTIME) FLIPS=$(FLIPS) SIMSEEDS=$(SIMSEEDS) JEPSENTIME=$(JEPSENTIME) BENCH=$(BENCH) BENCHTIME=$(BENCHTIME) PKG=$(PKG) BASE=$(BASE)'
+	@echo 'Settings: FUZZTIME=$(FUZZTIME) MODELTIME=$(MODELTIME) SOAKTIME=$(SOAKTIME) FLIPS=$(FLIPS) SIMSEEDS=$(SIMSEEDS) SIMKEYED=$(SIMKEYED) JEPSENTIME=$(JEPSENTIME) BENCH=$(BENCH) BENCHTIME=$(BENCHTIME) PKG=$(PKG) BASE=$(BASE)'
 
 .PHONY: check
 check: requirements compile vet format generated bin/golangci-lint ## What to run before each commit, three minutes at most; tests what changed since BASE
@@ -415,6 +416,11 @@ flips: ## FLIPS bits flipped in files of single groups, and FLIPSTRIALS damaged 
 sim: ## SIMSEEDS bit-exact worlds of machines, clocks, leases and routing, from SIMSEED on
 	$(call step,sim,$(SIMSEEDS) simulated worlds from seed $(SIMSEED))
 	BELFRY_SIM_SEEDS=$(SIMSEEDS) BELFRY_SIM_SEED=$(SIMSEED) GOGC=800 go test -run 'TestCorpus|TestSim' -count=1 -v -timeout 0 ./jepsen/sim
+
+.PHONY: sim-keys
+sim-keys: ## simulated worlds from SIMSEED on, until SIMKEYED operations on jobs with a key were checked
+	$(call step,sim-keys,simulated worlds from seed $(SIMSEED)$(,) $(SIMKEYED) operations on jobs with a key)
+	BELFRY_SIM_KEYED=$(SIMKEYED) BELFRY_SIM_SEED=$(SIMSEED) GOGC=800 go test -run 'TestSim' -count=1 -v -timeout 0 ./jepsen/sim
 
 # 20 minutes of processor time for 60 zones. TestWalk has the zones and the years.
 .PHONY: cron-walk

@@ -170,7 +170,7 @@ func TestImportDirections(t *testing.T) {
 		"fsm": {"fsm/model", "fsm/model/ledger", "node", "node/nodetest", "cluster", "rpc/queue", "client/belfrytest",
 			"jepsen/sim", "jepsen/checker", "cmd/belfry/server"},
 		"fsm/model":         {"jepsen/sim"},
-		"fsm/model/ledger":  {"jepsen/checker"},
+		"fsm/model/ledger":  {"jepsen/sim", "jepsen/checker"},
 		"node":              {"node/nodetest", "cluster", "rpc", "rpc/queue", "client/belfrytest", "cmd/belfry/server"},
 		"node/nodetest":     nil,
 		"cluster":           {"client/belfrytest", "cmd/belfry/server"},

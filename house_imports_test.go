@@ -946,8 +946,20 @@ var importTable = []importRow{
 	},
 	{
 		dir:    "jepsen/sim",
-		may:    []string{"fsm", "fsm/codec", "fsm/machine", "fsm/model", "fsm/snapshot"},
+		may: []string{
+			"fsm", "fsm/codec", "fsm/machine", "fsm/model", "fsm/model/ledger", "fsm/schedules", "fsm/snapshot",
+			"jepsen/sim/reference", "jepsen/sim/tally",
+		},
 		reason: "the simulator runs the machine itself",
+	},
+	{
+		dir:    "jepsen/sim/reference",
+		may:    []string{"fsm", "fsm/machine", "fsm/model/ledger", "jepsen/sim/tally"},
+		reason: "the judge of keys and schedules sees the log of a shard, and no world",
+	},
+	{
+		dir:    "jepsen/sim/tally",
+		reason: "counts need nothing of the worlds that they are about",
 	},
 	{
 		dir: "jepsen/checker",

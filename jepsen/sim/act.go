@@ -7,30 +7,36 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/jepsen/sim/tally"
 )
 
 // act lets a client do something.
 func (c *crowd) act() {
 	w := c.w
+	if w.keyed != nil && w.chance(60) {
+		c.actOnKeys()
+		return
+	}
 	switch n := w.r.IntN(100); {
 	case n < 27:
-		c.put(1)
+		c.put(pick(w.r, w.queues...), 1)
 	case n < 31:
-		c.put(2 + w.r.IntN(4))
+		n := 2 + w.r.IntN(4)
+		c.put(pick(w.r, w.queues...), n)
 	case n < 52:
-		c.reserve()
+		c.reserve(w.queues)
 	case n < 76:
 		c.work()
 	case n < 79:
 		c.useStale()
 	case n < 82:
-		c.cancel()
+		c.cancel(w.queues)
 	case n < 85:
-		c.reschedule()
+		c.reschedule(w.queues)
 	case n < 87:
-		c.redrive()
+		c.redrive(w.queues)
 	case n < 88:
-		c.purge()
+		c.purge(w.queues)
 	case n < 90:
 		c.administer()
 	case n < 96:
@@ -47,21 +53,23 @@ func (c *crowd) duration() time.Duration {
 		time.Minute, 10*time.Minute)
 }
 
-// put sends so many puts in one request to one shard.
-func (c *crowd) put(n int) {
-	q := pick(c.w.r, c.w.queues...)
+// put sends so many puts to a queue, in one request to one shard.
+func (c *crowd) put(q *queue, n int) {
 	partitions := q.believed
 	if c.w.chance(6) {
 		partitions = 1 // a node that has not heard of it
-		c.w.tally[Misrouted] += one(q.believed > 1)
+		c.w.tally[tally.Misrouted] += one(q.believed > 1)
 	}
 	var s *shard
 	var list []fsm.Command
 	for range n {
 		p := c.newPut(q)
+		if q.keyed {
+			c.addKey(q, p)
+		}
 		p.Partition, p.Partitions = uint32(c.w.r.IntN(int(partitions))), partitions
-		if p.ID != "" {
-			p.Partition = q.partitionOf(p.ID, partitions)
+		if name := routedBy(p); name != "" {
+			p.Partition = q.partitionOf(name, partitions)
 		}
 		if s == nil || s == c.w.shardOf(q, p.Partition) {
 			s = c.w.shardOf(q, p.Partition)
@@ -76,7 +84,7 @@ func (c *crowd) newPut(q *queue) *fsm.Put {
 	w := c.w
 	p := &fsm.Put{Queue: q.name}
 	if w.chance(60) {
-		p.ID = "j" + strconv.Itoa(w.r.IntN(24))
+		p.ID = "j" + strconv.Itoa(w.r.IntN(q.idsMost))
 		if first := q.puts[p.ID]; first != nil && w.chance(60) {
 			again := *first
 			again.Again = w.chance(10)
@@ -119,13 +127,13 @@ func (c *crowd) newPut(q *queue) *fsm.Put {
 	return p
 }
 
-// reserve asks one shard for jobs of its queues, in some order.
-func (c *crowd) reserve() {
+// reserve asks one shard for jobs of those of the queues that it has, in some order.
+func (c *crowd) reserve(queues []*queue) {
 	w := c.w
 	s := pick(w.r, w.shards...)
 	r := &fsm.Reserve{Max: uint32(1 + w.r.IntN(4)), TTR: pick(w.r, 0, 0, c.duration())}
-	for _, i := range w.r.Perm(len(w.queues)) {
-		q := w.queues[i]
+	for _, i := range w.r.Perm(len(queues)) {
+		q := queues[i]
 		if slices.Contains(q.ranked[:q.believed], s.number) && (len(r.Queues) == 0 || w.chance(30)) {
 			r.Queues = append(r.Queues, q.name)
 		}
@@ -146,7 +154,7 @@ func (c *crowd) work() {
 		}
 	}
 	if len(free) == 0 {
-		c.reserve()
+		c.reserve(slices.Concat(w.queues, w.keyed))
 		return
 	}
 	l := pick(w.r, free...)
@@ -162,13 +170,13 @@ func (c *crowd) work() {
 	case n < 86:
 		c.about(l, &fsm.Extend{Ref: ref, TTR: pick(w.r, 0, c.duration())})
 	case n < 94:
-		w.tally[Stalls]++
+		w.tally[tally.Stalls]++
 		w.now = max(w.now, l.grant.Until+fsm.Time(c.duration()))
 		w.mark("stall", uint64(w.now))
 		c.drop(l)
-		c.reserve()
+		c.reserve(slices.Concat(w.queues, w.keyed))
 	default:
-		w.tally[Deaths]++
+		w.tally[tally.Deaths]++
 		worker := l.worker
 		for _, l := range slices.Clone(c.leases) {
 			if l.worker == worker && !l.asking {
@@ -231,28 +239,33 @@ func (c *crowd) useStale() {
 	}
 }
 
-// known picks an id that clients know of a queue, and its shard.
-func (c *crowd) known() (q *queue, id string, s *shard) {
-	q = pick(c.w.r, c.w.queues...)
+// known picks an id that clients know of one of the queues, with the key of its last put, and its
+// shard.
+func (c *crowd) known(queues []*queue) (q *queue, id, key string, s *shard) {
+	q = pick(c.w.r, queues...)
 	if len(q.ids) == 0 {
-		return q, "", nil
+		return q, "", "", nil
 	}
 	id = pick(c.w.r, q.ids...)
-	return q, id, c.w.shardOf(q, q.partitionOf(id, q.believed))
+	name := id
+	if p := q.puts[id]; p != nil {
+		key, name = p.Key, routedBy(p)
+	}
+	return q, id, key, c.w.shardOf(q, q.partitionOf(name, q.believed))
 }
 
-func (c *crowd) cancel() {
-	if q, id, s := c.known(); s != nil {
-		c.ask(s, "producer", &fsm.Cancel{Queue: q.name, ID: id, Force: c.w.chance(40)})
+func (c *crowd) cancel(queues []*queue) {
+	if q, id, key, s := c.known(queues); s != nil {
+		c.ask(s, "producer", &fsm.Cancel{Queue: q.name, ID: id, Key: key, Force: c.w.chance(40)})
 	}
 }
 
-func (c *crowd) reschedule() {
-	q, id, s := c.known()
+func (c *crowd) reschedule(queues []*queue) {
+	q, id, key, s := c.known(queues)
 	if s == nil {
 		return
 	}
-	r := &fsm.Reschedule{Queue: q.name, ID: id, Given: fsm.GivenDelay, Delay: pick(c.w.r, 0, c.duration())}
+	r := &fsm.Reschedule{Queue: q.name, ID: id, Key: key, Given: fsm.GivenDelay, Delay: pick(c.w.r, 0, c.duration())}
 	if c.w.chance(40) {
 		r.Given, r.Delay, r.DueAt = fsm.GivenDueAt, 0, c.w.now+fsm.Time(c.duration())
 	}
@@ -260,8 +273,8 @@ func (c *crowd) reschedule() {
 }
 
 // redrive brings dead jobs back, one by its id or all.
-func (c *crowd) redrive() {
-	if q, id, s := c.known(); s != nil {
+func (c *crowd) redrive(queues []*queue) {
+	if q, id, _, s := c.known(queues); s != nil {
 		r := &fsm.Redrive{Queue: q.name}
 		if c.w.chance(40) {
 			r.IDs = []string{id}
@@ -270,8 +283,8 @@ func (c *crowd) redrive() {
 	}
 }
 
-func (c *crowd) purge() {
-	if q, _, s := c.known(); s != nil {
+func (c *crowd) purge(queues []*queue) {
+	if q, _, _, s := c.known(queues); s != nil {
 		states := pick(c.w.r, fsm.Set(fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead), fsm.Set(fsm.Dead),
 			fsm.Set(fsm.Delayed), fsm.Set(fsm.Ready))
 		c.ask(s, "admin", &fsm.Purge{Queue: q.name, States: states})
@@ -312,7 +325,7 @@ func (c *crowd) askAgain() {
 	o := c.doubts[i]
 	c.doubts = slices.Delete(c.doubts, i, i+1)
 	if o.state == unknown {
-		c.w.tally[Retries]++
+		c.w.tally[tally.Retries]++
 		c.send(o)
 	}
 }
@@ -327,6 +340,6 @@ func (c *crowd) duplicate() {
 	if o.state == refused || o.s.leader < 0 || !c.safe(o) {
 		return
 	}
-	c.w.tally[Duplicates]++
+	c.w.tally[tally.Duplicates]++
 	o.s.pending = append(o.s.pending, &call{op: o, givenUp: true})
 }

@@ -36,6 +36,9 @@ func (s *shard) audit() {
 	m := s.machine()
 	clock := m.Clock()
 	next, planned := s.deadline()
+	if s.reference != nil {
+		s.reference.Audit(next, s.nextFiring())
+	}
 	for _, b := range s.w.ledger.books {
 		if b.s != s {
 			continue
@@ -110,9 +113,10 @@ func (w *world) drain() {
 			w.crowd.send(o)
 		}
 	}
-	for _, q := range w.queues {
+	for _, q := range slices.Concat(w.queues, w.keyed) {
 		w.resume(q)
 	}
+	w.endSchedules()
 	for round := range roundsMax {
 		left := 0
 		for _, s := range w.shards {
@@ -130,6 +134,10 @@ func (w *world) drain() {
 // lost on its way.
 func (w *world) resume(q *queue) {
 	q.settings.Paused, q.settings.MaxInFlight = false, 0
+	if q.keyed {
+		q.settings.MaxJobs, q.settings.MaxBytes = 0, 0
+		q.settings.Keys = fsm.KeySettings{Ordered: q.settings.Keys.Ordered, Concurrency: q.settings.Keys.Concurrency}
+	}
 	q.version += 2
 	for try := 0; w.violation == nil && !w.configured(q); try++ {
 		if try == triesMax {
@@ -147,6 +155,13 @@ func (w *world) resume(q *queue) {
 // configured reports whether the last settings of a queue are in force wherever it is.
 func (w *world) configured(q *queue) bool {
 	for p := range q.believed {
+		if q.keyed {
+			m := w.shardOf(q, p).machine()
+			if v, ok := m.Queue(q.name, m.Clock()); !ok || v.Version < q.version {
+				return false
+			}
+			continue
+		}
 		if b := w.ledger.book(w.shardOf(q, p), q.name); b == nil || b.version < q.version {
 			return false
 		}
@@ -187,20 +202,30 @@ func (s *shard) drainRound() (left int) {
 		if b.s != s || len(b.held) == 0 {
 			continue
 		}
-		o := w.crowd.ask(s, "drain", &fsm.Reserve{Queues: []string{b.queue}, Max: 1000, TTR: time.Hour})
-		s.run()
-		if o.state == answered && len(o.results[0].Grants) > 0 {
-			var acks []fsm.Command
-			for _, g := range o.results[0].Grants {
-				acks = append(acks, &fsm.Ack{Ref: refOf(g)})
-			}
-			w.crowd.ask(s, "drain", acks...)
-		}
+		s.takeOut(b.queue)
 		w.crowd.ask(s, "drain", &fsm.Redrive{Queue: b.queue})
 		s.run()
 		left += len(b.held)
 	}
+	if s.reference != nil {
+		left += s.drainKeyed()
+	}
 	return left
+}
+
+// takeOut reserves and acks what a queue hands out at once, and reports whether there was anything.
+func (s *shard) takeOut(queue string) bool {
+	o := s.w.crowd.ask(s, "drain", &fsm.Reserve{Queues: []string{queue}, Max: 1000, TTR: time.Hour})
+	s.run()
+	if o.state != answered || len(o.results[0].Grants) == 0 {
+		return false
+	}
+	var acks []fsm.Command
+	for _, g := range o.results[0].Grants {
+		acks = append(acks, &fsm.Ack{Ref: refOf(g)})
+	}
+	s.w.crowd.ask(s, "drain", acks...)
+	return true
 }
 
 // close checks what must hold at the end: nothing is left, all replicas agree, also when they are
@@ -214,6 +239,9 @@ func (w *world) close() {
 					w.violated("nothing is lost", "job %v of %s in shard %v was never handed out: %+v", a.serial, b.queue, s.number, a)
 				}
 			}
+		}
+		if s.reference != nil {
+			s.reference.Close()
 		}
 		for _, r := range s.replicas {
 			r.apply(len(s.log))

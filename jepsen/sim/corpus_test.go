@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/belfrydb/belfry/jepsen/sim/tally"
 )
 
 // The corpus are worlds that were wrong once or are odd, run before all others. A line of
@@ -74,13 +76,13 @@ func TestCorpus(t *testing.T) {
 
 // hasAtLeast reports whether a world has as much of something as a text like "entries that survived
 // their leader >= 3" says.
-func hasAtLeast(t *testing.T, tally Tally, text string) bool {
+func hasAtLeast(t *testing.T, counted tally.Tally, text string) bool {
 	t.Helper()
 	name, least, ok := strings.Cut(text, " >= ")
-	kind := slices.Index(countNames(), name)
+	kind := slices.Index(tally.Names(), name)
 	n, err := strconv.ParseUint(least, 10, 64)
 	if !ok || kind < 0 || err != nil {
 		t.Fatalf("%s: %q is no count and its least value", corpusFile, text)
 	}
-	return tally[kind] >= n
+	return counted[kind] >= n
 }

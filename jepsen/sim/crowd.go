@@ -9,6 +9,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/jepsen/sim/tally"
 )
 
 // opState is what a client knows of an operation.
@@ -118,7 +119,7 @@ func (c *crowd) send(o *op) {
 	case o.s.leader < 0:
 		c.refuse(&call{op: o})
 	case n < 3:
-		w.tally[Lost]++
+		w.tally[tally.Lost]++
 		c.giveUp(&call{op: o})
 	default:
 		o.s.pending = append(o.s.pending, &call{op: o})
@@ -134,7 +135,7 @@ func (c *crowd) refuse(attempt *call) {
 		c.giveUp(attempt)
 		return
 	}
-	c.w.tally[Refused]++
+	c.w.tally[tally.Refused]++
 	attempt.givenUp = true
 	c.endOp(attempt.op, refused)
 }
@@ -146,7 +147,7 @@ func (c *crowd) giveUp(attempt *call) {
 	}
 	attempt.givenUp = true
 	o := attempt.op
-	c.w.tally[Unknowns]++
+	c.w.tally[tally.Unknowns]++
 	o.doubt = true
 	c.endOp(o, c.w.wrong.told(c.w, unknown))
 	if c.safe(o) {
@@ -240,13 +241,13 @@ func (c *crowd) reroute(o *op, q *queue, p *fsm.Put) {
 	}
 	again := *p
 	again.Partitions, again.Partition = q.believed, uint32(hash(o.request.ID, 2)%uint64(q.believed))
-	if p.ID != "" {
-		again.Partition = q.partitionOf(p.ID, q.believed)
+	if name := routedBy(p); name != "" {
+		again.Partition = q.partitionOf(name, q.believed)
 	}
 	o.again = c.newOp(c.w.shardOf(q, again.Partition),
 		fsm.Request{Caller: o.request.Caller, ID: o.request.ID, Commands: []fsm.Command{&again}})
 	o.again.uuid = o.uuid
-	c.w.tally[Rerouted]++
+	c.w.tally[tally.Rerouted]++
 	c.send(o.again)
 }
 
@@ -264,7 +265,7 @@ func (c *crowd) drop(l *lease) {
 }
 
 func (w *world) queue(name string) *queue {
-	for _, q := range w.queues {
+	for _, q := range slices.Concat(w.queues, w.keyed) {
 		if q.name == name {
 			return q
 		}

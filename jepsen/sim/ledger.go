@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	shardledger "github.com/belfrydb/belfry/fsm/model/ledger"
+	"github.com/belfrydb/belfry/jepsen/sim/tally"
 )
 
 // standing is where a job is by the books.
@@ -98,6 +100,7 @@ type line struct {
 	op      *op // nil if the leader logged it by itself
 	request *fsm.Request
 	results []fsm.Result
+	judged  []shardledger.Command // by the reference ledger, nil without one
 }
 
 // violated notes a broken rule with the place in the log.
@@ -116,7 +119,9 @@ func (l *ledger) enter(n *line) {
 	}
 	effect := false
 	for i, c := range n.request.Commands {
-		if l.command(n, c, &n.results[i]) {
+		if l.leftToReference(n.s, c) {
+			effect = n.judged[i].Effect || effect
+		} else if l.command(n, c, &n.results[i]) {
 			effect = true
 		}
 	}
@@ -126,6 +131,16 @@ func (l *ledger) enter(n *line) {
 	if effect {
 		n.op.effect, n.op.effectAt, n.op.first = true, n.e.clock, n.results
 	}
+}
+
+// leftToReference reports whether the reference ledger alone judges a command: it is about a queue
+// with keys. A Reserve may name others as well. A repeated ack is found by its lease, whichever queue it
+// names.
+func (l *ledger) leftToReference(s *shard, c fsm.Command) bool {
+	if ack, ok := c.(*fsm.Ack); ok && s.reference != nil && s.reference.Owns(ack.Serial) {
+		return true
+	}
+	return !isReserve(c) && l.w.isKeyed(fsm.QueueOf(c))
 }
 
 func isReserve(c fsm.Command) bool { return c.Kind() == fsm.KindReserve }
@@ -162,7 +177,7 @@ func (l *ledger) fromMemory(n *line) bool {
 // replayed holds an answer from memory against the first one. Of a Reserve those grants are left
 // that are live.
 func (l *ledger) replayed(n *line) {
-	l.w.tally[Replayed]++
+	l.w.tally[tally.Replayed]++
 	if !n.op.effect {
 		n.violated("an answer from memory has a first", "request %q was never carried out", n.op.request.ID)
 		return
@@ -172,6 +187,9 @@ func (l *ledger) replayed(n *line) {
 		again.Replayed = false
 		if isReserve(n.request.Commands[i]) {
 			for _, g := range again.Grants {
+				if l.w.isKeyed(g.Queue) {
+					continue
+				}
 				a := l.job(n.s, g.Serial)
 				if !slices.Contains(first.Grants, g) || a == nil || a.state != leased || a.fence != g.Fence ||
 					n.e.clock >= a.latest {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/jepsen/sim/tally"
 )
 
 // candidates splits the held jobs of a book into those that a command certainly concerns and those
@@ -36,7 +37,7 @@ func (l *ledger) concerned(n *line, sure, open []*account, count uint64) (change
 	case count == most:
 		return slices.Concat(sure, open), nil
 	default:
-		l.w.tally[Vague] += uint64(len(open))
+		l.w.tally[tally.Vague] += uint64(len(open))
 		return sure, open
 	}
 }

@@ -27,6 +27,9 @@ type mistakes struct {
 	plan func(t fsm.Time) fsm.Time
 	// count changes what a machine tells of a queue.
 	count func(q *fsm.Queue)
+	// fire changes a firing that a leader plans, and firing when a machine tells that the next one comes.
+	fire   func(c *fsm.Fire)
+	firing func(t fsm.Time) fsm.Time
 }
 
 func (m *mistakes) stamped(w *world, t fsm.Time) fsm.Time {
@@ -97,6 +100,19 @@ func (m *mistakes) counted(q *fsm.Queue) {
 	if m.count != nil {
 		m.count(q)
 	}
+}
+
+func (m *mistakes) fired(c *fsm.Fire) {
+	if m.fire != nil {
+		m.fire(c)
+	}
+}
+
+func (m *mistakes) fires(t fsm.Time) fsm.Time {
+	if m.firing != nil {
+		return m.firing(t)
+	}
+	return t
 }
 
 // encode makes the bytes of an entry.

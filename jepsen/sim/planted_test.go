@@ -57,7 +57,7 @@ func TestNoticesPlanted(t *testing.T) {
 
 func allPlanted() []planted {
 	return slices.Concat(plantedLog(), plantedReplicas(), plantedLeases(), plantedJobs(), plantedAnswers(), plantedTold(),
-		plantedToldOfJobs())
+		plantedToldOfJobs(), plantedKeys(), plantedContents(), plantedSchedules())
 }
 
 // rewritten is a mistake in what all machines make of the commands of one type.

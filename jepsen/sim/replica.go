@@ -7,6 +7,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/fsm/snapshot"
+	"github.com/belfrydb/belfry/jepsen/sim/tally"
 )
 
 const (
@@ -97,7 +98,7 @@ func (r *replica) snapshot() {
 	} else {
 		r.machine.Release(snapshot)
 	}
-	w.tally[Snapshots]++
+	w.tally[tally.Snapshots]++
 	w.mark("snapshot", uint64(r.s.number), uint64(r.node), index, kept.digest, uint64(len(kept.data)))
 	if w.told() {
 		w.say("node %d writes a snapshot of shard %d at index %d", r.node, r.s.number, index)
@@ -125,7 +126,7 @@ func (r *replica) writeLater() {
 			"what it was", r.node, r.s.number, openEntries, r.machine.Index())
 	}
 	r.machine.Release(o.snapshot)
-	r.s.w.tally[WrittenLater]++
+	r.s.w.tally[tally.WrittenLater]++
 }
 
 // restore replaces the machine by one that is read from a snapshot, in a process of its own as it
@@ -163,7 +164,7 @@ func (s *shard) restart(node int) {
 	} else {
 		r.restore(r.saved[n-1])
 	}
-	w.tally[Restores]++
+	w.tally[tally.Restores]++
 	r.apply(w.r.IntN(2) * len(s.log))
 }
 
@@ -179,7 +180,7 @@ func (s *shard) install(node int) {
 		r.restore(from.saved[len(from.saved)-1])
 		r.saved = from.saved[len(from.saved)-1:]
 		r.saved = slices.Clone(r.saved)
-		w.tally[Installs]++
+		w.tally[tally.Installs]++
 	}
 }
 
@@ -193,7 +194,7 @@ func (s *shard) follow(node, most int) {
 // sameResult compares what a caller sees of two results.
 func sameResult(a, b fsm.Result) bool {
 	return a.Code == b.Code && a.State == b.State && a.Created == b.Created && a.More == b.More &&
-		a.Replayed == b.Replayed &&
+		a.Replaced == b.Replaced && a.Replayed == b.Replayed && a.Version == b.Version &&
 		a.Partition == b.Partition && a.Serial == b.Serial && a.Due == b.Due && a.Until == b.Until && a.Count == b.Count &&
 		a.Wait == b.Wait && slices.Equal(a.Grants, b.Grants)
 }

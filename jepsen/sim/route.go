@@ -20,9 +20,14 @@ type queue struct {
 	version              uint64
 	opened               []*op // by partition, while it is being created
 	late                 bool  // not created yet, or by a put
+	idsMost              int   // how many ids clients choose
 
 	ids  []string            // of jobs that clients know, chosen or generated
 	puts map[string]*fsm.Put // the last put of each chosen id
+
+	// keyed says that the reference ledger judges the queue: its jobs have keys, and it has schedules.
+	keyed     bool
+	schedules map[string]*fsm.PutSchedule // the last put of each
 }
 
 // newQueues makes the queues of a world. Their settings are drawn here and stay, but for pauses and
@@ -49,15 +54,24 @@ func newQueues(w *world) []*queue {
 		{name: "late", partitions: 1 + uint32(w.r.IntN(len(w.shards))), believed: 1, late: true},
 	}
 	for _, q := range list {
-		q.puts = map[string]*fsm.Put{}
-		q.ranked = make([]int, len(w.shards))
-		for i := range q.ranked {
-			q.ranked[i] = i
-		}
-		slices.SortFunc(q.ranked, func(a, b int) int { return cmp.Compare(hash(q.name, a), hash(q.name, b)) })
+		q.place(w)
 	}
 	return list
 }
+
+// place ranks the shards for a queue that nobody has put into.
+func (q *queue) place(w *world) {
+	q.puts, q.schedules = map[string]*fsm.Put{}, map[string]*fsm.PutSchedule{}
+	q.idsMost = cmp.Or(q.idsMost, 24)
+	q.ranked = make([]int, len(w.shards))
+	for i := range q.ranked {
+		q.ranked[i] = i
+	}
+	slices.SortFunc(q.ranked, func(a, b int) int { return cmp.Compare(hash(q.name, a), hash(q.name, b)) })
+}
+
+// routedBy returns what decides the partition of a put: its key, else its id.
+func routedBy(p *fsm.Put) string { return cmp.Or(p.Key, p.ID) }
 
 // hash is FNV-1a of a text and a number.
 func hash(text string, n int) uint64 {
@@ -81,14 +95,18 @@ func (q *queue) partitionOf(id string, partitions uint32) uint32 {
 
 // furnish creates and configures what is there from the start.
 func (w *world) furnish() {
-	split := w.queues[2]
-	for split.late && w.violation == nil {
-		w.create(split)
-		w.run()
+	for _, q := range slices.Concat(w.queues[2:3], w.keyed) {
+		for q.late && w.violation == nil {
+			w.create(q)
+			w.run()
+		}
 	}
 	for w.ledger.book(w.shardOf(w.queues[1], 0), w.queues[1].name) == nil && w.violation == nil {
 		w.configure(w.queues[1])
 		w.run()
+	}
+	for _, q := range w.keyed {
+		w.configure(q)
 	}
 }
 

@@ -7,6 +7,9 @@ import (
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/fsm/model"
+	shardledger "github.com/belfrydb/belfry/fsm/model/ledger"
+	"github.com/belfrydb/belfry/jepsen/sim/reference"
+	"github.com/belfrydb/belfry/jepsen/sim/tally"
 )
 
 // shard is one abstract log with a replica on every node. What is in the log is committed; Raft,
@@ -20,9 +23,12 @@ type shard struct {
 	pending  []*call
 	inflight []*proposal
 	pacing   bool // an entry of the pacer is on its way
+	firing   bool // firings of schedules are on their way
 
 	replicas [nodesMax]*replica
 	model    *model.Model // nil unless this world is held against it
+	// reference judges keys and schedules; nil in worlds without them.
+	reference *reference.Judge
 }
 
 // call is an attempt at an operation that is on its way. No client waits for the answer once it is
@@ -38,7 +44,7 @@ type proposal struct {
 	stamp fsm.Time
 	at    fsm.Time // true time of the stamp
 	calls []*call
-	own   fsm.Command
+	own   []fsm.Command
 }
 
 // entry is a committed proposal and what came of it where it was applied first.
@@ -63,7 +69,13 @@ func newShard(w *world, number int) *shard {
 	if w.seed%w.cfg.ModelEvery == 0 {
 		s.model = model.New(fsm.Config{})
 		s.model.Speak(w.format)
-		w.tally[Modelled] = 1
+		w.tally[tally.Modelled] = 1
+	}
+	if w.format >= fsm.KeysFormat {
+		s.reference = reference.New(reference.Config{
+			Shard: uint32(number), Format: w.format, Keyed: w.isKeyed, Machine: s.machine, Tally: &w.tally,
+			Violated: func(rule, text string) { w.violated(rule, "%s", text) },
+		})
 	}
 	return s
 }
@@ -101,7 +113,7 @@ func (s *shard) propose() {
 		return
 	}
 	n := 1 + w.r.IntN(min(6, len(s.pending)))
-	p := s.stamped(slices.Clone(s.pending[:n]), nil)
+	p := s.stamped(slices.Clone(s.pending[:n]))
 	s.pending = s.pending[n:]
 	s.inflight = append(s.inflight, p)
 	w.mark("propose", uint64(s.number), uint64(n), uint64(p.stamp))
@@ -112,7 +124,7 @@ func (s *shard) propose() {
 
 // stamped makes a proposal of the leader's. It may lie for long before the log takes it: then its
 // stamp is an old one.
-func (s *shard) stamped(calls []*call, own fsm.Command) *proposal {
+func (s *shard) stamped(calls []*call, own ...fsm.Command) *proposal {
 	return &proposal{stamp: s.w.wrong.stamped(s.w, s.w.clock(s.leader)), at: s.w.now, calls: calls, own: own}
 }
 
@@ -135,7 +147,7 @@ func (s *shard) swap() {
 		return
 	}
 	s.inflight[n-2], s.inflight[n-1] = s.inflight[n-1], s.inflight[n-2]
-	s.w.tally[OutOfOrder]++
+	s.w.tally[tally.OutOfOrder]++
 	s.w.mark("swap", uint64(s.number))
 }
 
@@ -161,13 +173,14 @@ func (s *shard) enter(p *proposal, first *replica) {
 		c.op.logged++
 	}
 	if p.own != nil {
-		e.requests = []fsm.Request{{Commands: []fsm.Command{p.own}}}
+		e.requests = []fsm.Request{{Commands: p.own}}
 		encoded = [][]byte{codec.AppendRequestIn(nil, s.w.format, &e.requests[0])}
-		s.pacing = s.pacing && p.own.Kind() != fsm.KindExpire
-		w.tally[Expires] += one(p.own.Kind() == fsm.KindExpire)
+		kind := p.own[0].Kind()
+		s.pacing, s.firing = s.pacing && kind != fsm.KindExpire, s.firing && kind != fsm.KindFire
+		w.tally[tally.Expires] += one(kind == fsm.KindExpire)
 	}
 	e.data = codec.AppendEntryIn(nil, s.w.format, e.stamp, encoded)
-	w.tally[Entries]++
+	w.tally[tally.Entries]++
 	s.log = append(s.log, e)
 	if w.told() {
 		w.say("shard %d entry %d at %v, stamped %v, of node %d:", s.number, e.index, e.at.Sub(epoch),
@@ -192,20 +205,28 @@ func (s *shard) enter(p *proposal, first *replica) {
 
 // book hands each request with its part of the results to the ledger, then to the waiting client.
 func (s *shard) book(p *proposal, e *entry, results []fsm.Result) {
+	var judged []shardledger.Command
+	if s.reference != nil {
+		judged = s.reference.Enter(shardledger.Entry{Index: e.index, At: e.at, Clock: e.clock}, e.requests, results)
+		defer s.reference.Report() // after the ledger of this package, which tells more of the jobs that it follows
+	}
 	for i := range e.requests {
 		n := len(e.requests[i].Commands)
 		own := results[:n]
 		results = results[n:]
-		s.w.tally[Commands] += uint64(n)
-		var o *op
+		l := &line{s: s, e: e, request: &e.requests[i], results: own}
+		if judged != nil {
+			l.judged, judged = judged[:n], judged[n:]
+		}
+		s.w.tally[tally.Commands] += uint64(n)
 		if p.own == nil {
-			o = p.calls[i].op
+			l.op = p.calls[i].op
 		}
 		if s.w.told() {
-			s.traceRequest(o, &e.requests[i], own)
+			s.traceRequest(l.op, &e.requests[i], own)
 		}
-		s.w.ledger.enter(&line{s: s, e: e, op: o, request: &e.requests[i], results: own})
-		if o != nil {
+		s.w.ledger.enter(l)
+		if l.op != nil {
 			s.w.crowd.answer(p.calls[i], e, own)
 		}
 	}
@@ -232,7 +253,7 @@ func (s *shard) depose() {
 	if s.w.told() {
 		s.w.say("shard %d loses its leader, node %d, with %d proposals on their way", s.number, s.leader, len(s.inflight))
 	}
-	s.leader, s.pacing = -1, false
+	s.leader, s.pacing, s.firing = -1, false, false
 	for _, c := range s.pending {
 		s.w.crowd.refuse(c)
 	}
@@ -254,14 +275,14 @@ func (s *shard) elect(node, survivors int) {
 	s.inflight = nil
 	for i, p := range left {
 		if i < survivors {
-			w.tally[Survived]++
+			w.tally[tally.Survived]++
 			s.enter(p, r)
 		} else {
-			w.tally[Lost]++
+			w.tally[tally.Lost]++
 		}
 	}
-	s.leader, s.pacing = node, false
-	w.tally[Leads]++
+	s.leader, s.pacing, s.firing = node, false, false
+	w.tally[tally.Leads]++
 	w.mark("elect", uint64(s.number), uint64(node), uint64(survivors))
 	if w.told() {
 		w.say("node %d leads shard %d; %d of %d proposals survive", node, s.number, survivors, len(left))

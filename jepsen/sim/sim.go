@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+
+	"github.com/belfrydb/belfry/jepsen/sim/tally"
 )
 
 const (
@@ -37,7 +39,7 @@ type Outcome struct {
 	Hash uint64
 	// Violation is the first thing that was wrong, nil if nothing was. The world ends with it.
 	Violation *Violation
-	Tally     Tally
+	Tally     tally.Tally
 }
 
 // Violation is a broken rule.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"strconv"
@@ -9,18 +10,22 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/belfrydb/belfry/jepsen/sim/tally"
 )
 
 // The environment sets how much is simulated:
 //
 //	BELFRY_SIM_TIME   how long, instead of a number of seeds
+//	BELFRY_SIM_KEYED  how many operations on jobs with a key are checked, instead of a number of seeds
 //	BELFRY_SIM_SEEDS  how many seeds, seedsDefault if it is not set
 //	BELFRY_SIM_SEED   the first seed; a failure names its own
 
 // effort is how much a run simulates.
 type effort struct {
 	first, seeds uint64
-	until        time.Time // if it is set, seeds does not count
+	keyed        uint64    // operations on jobs with a key; if it is not 0, seeds does not count
+	until        time.Time // if it is set, seeds and keyed do not count
 }
 
 func effortOf(t *testing.T) effort {
@@ -36,7 +41,11 @@ func effortOf(t *testing.T) effort {
 		}
 		return n
 	}
-	e := effort{first: number("BELFRY_SIM_SEED", 1), seeds: number("BELFRY_SIM_SEEDS", seedsDefault)}
+	e := effort{first: number("BELFRY_SIM_SEED", 1), seeds: number("BELFRY_SIM_SEEDS", seedsDefault),
+		keyed: number("BELFRY_SIM_KEYED", 0)}
+	if e.keyed > 0 {
+		e.seeds = math.MaxUint64
+	}
 	if text := os.Getenv("BELFRY_SIM_TIME"); text != "" {
 		d, err := time.ParseDuration(text)
 		if err != nil {
@@ -49,7 +58,7 @@ func effortOf(t *testing.T) effort {
 
 // run simulates on all processors, each world in one goroutine, until one fails or the effort is
 // spent. It returns the failure of the lowest seed.
-func (e effort) run(cfg Config) (sum Tally, failed *Outcome) {
+func (e effort) run(cfg Config) (sum tally.Tally, failed *Outcome) {
 	var (
 		next atomic.Uint64
 		stop atomic.Bool
@@ -70,9 +79,13 @@ func (e effort) run(cfg Config) (sum Tally, failed *Outcome) {
 				o := Run(seed, cfg)
 				mu.Lock()
 				sum.Add(o.Tally)
+				if e.until.IsZero() && e.keyed > 0 && sum.Keyed() >= e.keyed {
+					stop.Store(true)
+				}
 				if time.Since(told) > time.Minute {
 					told = time.Now()
-					fmt.Printf("%d seeds in %v, the last one %d\n", sum[Seeds], told.Sub(began).Round(time.Second), seed)
+					fmt.Printf("%d seeds in %v, the last one %d; %d operations on jobs with a key\n", sum[tally.Seeds],
+						told.Sub(began).Round(time.Second), seed, sum.Keyed())
 				}
 				if o.Violation != nil && (failed == nil || seed < failed.Seed) {
 					failed = &o
@@ -93,8 +106,10 @@ func TestSim(t *testing.T) {
 	began := time.Now()
 	sum, failed := e.run(Config{})
 	spent := time.Since(began)
-	t.Logf("%.0f seeds/s, %.0f commands/s in %v on %d processors\n%s", float64(sum[Seeds])/spent.Seconds(),
-		float64(sum[Commands])/spent.Seconds(), spent.Round(time.Millisecond), runtime.GOMAXPROCS(0), sum)
+	perSecond := func(count tally.Count) float64 { return float64(sum[count]) / spent.Seconds() }
+	t.Logf("%.0f seeds/s, %.0f commands/s in %v on %d processors; %d operations on jobs with a key were checked\n%s",
+		perSecond(tally.Seeds), perSecond(tally.Commands), spent.Round(time.Millisecond), runtime.GOMAXPROCS(0), sum.Keyed(),
+		sum)
 	if failed != nil {
 		t.Fatal(failed)
 	}

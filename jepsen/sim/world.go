@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/jepsen/sim/tally"
 )
 
 const (
@@ -38,13 +39,14 @@ type world struct {
 
 	shards []*shard
 	queues []*queue
+	keyed  []*queue // with keys and schedules; nil if the format has none
 	crowd  crowd
 	ledger *ledger
 	wrong  *mistakes
 
 	step      int
 	restoring *bufio.Reader // large enough for machine.Restore to use it
-	tally     Tally
+	tally     tally.Tally
 	violation *Violation
 }
 
@@ -60,7 +62,7 @@ func newWorld(seed uint64, cfg Config) *world {
 	if cfg.mistakes != nil {
 		w.wrong = cfg.mistakes()
 	}
-	w.tally[Seeds] = 1
+	w.tally[tally.Seeds] = 1
 	w.skew = pick(w.r, 0, 5*time.Millisecond, 125*time.Millisecond, 125*time.Millisecond, 2*time.Second)
 	w.ledger = newLedger(w)
 	w.crowd.w = w
@@ -71,6 +73,9 @@ func newWorld(seed uint64, cfg Config) *world {
 		w.stepClock(node)
 	}
 	w.queues = newQueues(w)
+	if w.format >= fsm.KeysFormat {
+		w.keyed = newKeyedQueues(w)
+	}
 	return w
 }
 
@@ -101,7 +106,7 @@ func (w *world) violated(rule, format string, args ...any) {
 		}
 	}
 	w.violation = &Violation{Rule: rule, Text: fmt.Sprintf(format, args...), Step: w.step}
-	w.tally[Violations]++
+	w.tally[tally.Violations]++
 	w.mark(rule)
 	if w.told() {
 		w.say("VIOLATION %s: %s", rule, w.violation.Text)
@@ -162,7 +167,7 @@ func (w *world) happen() {
 	case n < 936:
 		s.install(w.r.IntN(nodesMax))
 	case n < 946:
-		w.tally[ClockSteps]++
+		w.tally[tally.ClockSteps]++
 		w.stepClock(w.r.IntN(nodesMax))
 	case n < 976:
 		s.proposeExpire()
@@ -177,6 +182,9 @@ func (w *world) happen() {
 	if w.chance(35) {
 		s.commit()
 	}
+	if w.keyed != nil && w.chance(30) {
+		s.proposeFirings()
+	}
 }
 
 // pass moves true time: often not at all, often to where something is due or a nanosecond beside
@@ -187,7 +195,7 @@ func (w *world) pass() {
 	case n < 45:
 	case n < 62:
 		s := pick(w.r, w.shards...)
-		if t, ok := s.deadline(); ok && s.leader >= 0 && t < epoch.Add(1000*time.Hour) {
+		if t, ok := s.wakeTime(); ok && s.leader >= 0 && t < epoch.Add(1000*time.Hour) {
 			w.now = max(w.now, t-fsm.Time(w.ahead[s.leader])+fsm.Time(w.r.IntN(3)-1))
 		}
 	case n < 97:
