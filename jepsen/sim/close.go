@@ -8,8 +8,8 @@ import (
 )
 
 // roundsMax is how often a world is drained: what is due late, what is leased and what is dead
-// comes in later rounds.
-const roundsMax = 12
+// comes in later rounds; so does what follows a job of an ordered key whose answer is lost.
+const roundsMax = 48
 
 // triesMax is how often in a row something may be lost on its way.
 const triesMax = 50
