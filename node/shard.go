@@ -13,6 +13,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/machine"
+	"github.com/belfrydb/belfry/fsm/schedules"
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/founding"
@@ -299,12 +300,9 @@ func (s *shard) nextFiring() (next fsm.Time) {
 }
 
 // dueSchedules returns schedules of the machine whose firing has come. See machine.DueSchedules.
-func (s *shard) dueSchedules(now fsm.Time, most int,
-	skip func(queue string, name []byte) bool) (due []fsm.Schedule, next fsm.Time) {
-	s.Replica().View(func(m Machine, _ raftgroup.Position) {
-		due, next = m.(shardMachine).m.DueSchedules(now, most, skip)
-	})
-	return due, next
+func (s *shard) dueSchedules(query *schedules.DueQuery) (due schedules.Due) {
+	s.Replica().View(func(m Machine, _ raftgroup.Position) { due = m.(shardMachine).m.DueSchedules(query) })
+	return due
 }
 
 // proposeFirings carries out a request of the scheduler.

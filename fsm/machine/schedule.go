@@ -5,7 +5,6 @@ import (
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/rule"
 	"github.com/belfrydb/belfry/fsm/schedules"
-	"github.com/belfrydb/belfry/fsm/store"
 )
 
 // applySchedule is the part of apply about schedules.
@@ -196,27 +195,10 @@ func (m *Machine) NextFiring() fsm.Time {
 	return m.store.Schedules.Due.FirstAt()
 }
 
-// DueSchedules returns up to most schedules whose next firing has come at time now, the earliest first,
-// but for those that skip names. If there is none, next is when the first of the others fires, 0 if none
-// does. The schedules do not alias the machine, and have no body.
-func (m *Machine) DueSchedules(now fsm.Time, most int,
-	skip func(queue string, name []byte) bool) (list []fsm.Schedule, next fsm.Time) {
+// DueSchedules returns schedules whose next firing has come; none while a restore is open.
+func (m *Machine) DueSchedules(query *schedules.DueQuery) schedules.Due {
 	if m.NextFiring() == 0 {
-		return nil, 0
+		return schedules.Due{}
 	}
-	m.store.Schedules.Due.Ascend(store.Key{}, func(k store.Key) bool {
-		q := m.queues.byIndex[m.store.Schedules.Record(k.Index).Queue]
-		if skip(q.name, m.store.Schedules.Name(k.Index)) {
-			return true
-		}
-		if k.At > now {
-			next = k.At
-			return false
-		}
-		s := q.schedules.Get(k.Index)
-		s.Job.Body = nil
-		list = append(list, s)
-		return len(list) < most
-	})
-	return list, next
+	return m.schedules.Due(query, func(index uint32) *schedules.Queue { return &m.queues.byIndex[index].schedules })
 }

@@ -97,7 +97,7 @@ func (u *upserts) blow(t *testing.T, s shard) {
 		}
 		planned[i%3] = nil
 		if v := onlySchedule(s); v.Next != 0 && v.Next <= now {
-			planned[i%3] = schedules.Plan(v, now, eachSecond{})
+			planned[i%3], _ = schedules.Plan(v, now, eachSecond{}, 10)
 		}
 	}
 	if v := onlySchedule(s); len(fired) != seconds || v.Counts != (fsm.ScheduleCounts{Fired: seconds}) ||

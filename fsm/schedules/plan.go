@@ -2,11 +2,8 @@ package schedules
 
 import "github.com/belfrydb/belfry/fsm"
 
-// PlanMax bounds the nominal times that one plan looks at, planJobsMax the jobs that it puts.
-const (
-	PlanMax     = 10_000
-	planJobsMax = 1_000
-)
+// planJobsMax bounds the jobs that one plan puts.
+const planJobsMax = 1_000
 
 // Calendar finds the nominal times of a schedule.
 type Calendar interface {
@@ -19,20 +16,21 @@ type Calendar interface {
 }
 
 // Plan returns what a leader proposes for a schedule whose Next has come at time now: commands that
-// apply one after the other. There may be more to do afterwards: then the last one leaves a Next that
-// has come as well.
-func Plan(s *fsm.Schedule, now fsm.Time, calendar Calendar) []*fsm.Fire {
+// apply one after the other. It looks at no more than so many nominal times. There may be more to do
+// afterwards: then the last one leaves a Next that has come as well. lags says that the plan ends before
+// now, because the nominal times are many.
+func Plan(s *fsm.Schedule, now fsm.Time, calendar Calendar, most int) (plan []*fsm.Fire, lags bool) {
 	if s.Pending {
-		return []*fsm.Fire{pending(s, now, calendar)}
+		return []*fsm.Fire{pending(s, now, calendar)}, false
 	}
 	if s.Replan || s.ZoneData != calendar.ZoneData() {
 		if next := calendar.Next(max(s.Last, min(s.Changed, s.Next-1))); next != s.Next || s.Replan {
-			return []*fsm.Fire{fire(s, s.Next, calendar, next)}
+			return []*fsm.Fire{fire(s, s.Next, calendar, next)}, false
 		}
 	}
 	p := planner{schedule: s, calendar: calendar, nominal: s.Next, oldest: now - fsm.Time(Window(s))}
 	at := s.Next
-	for looked := 0; at != 0 && at <= now && looked < PlanMax && len(p.fires) < planJobsMax; looked++ {
+	for looked := 0; at != 0 && at <= now && looked < most && len(p.fires) < planJobsMax; looked++ {
 		next := calendar.Next(at)
 		last := next == 0 || next > now
 		switch {
@@ -47,7 +45,7 @@ func Plan(s *fsm.Schedule, now fsm.Time, calendar Calendar) []*fsm.Fire {
 	if p.missed > 0 {
 		p.add(fire(s, p.nominal, calendar, at))
 	}
-	return p.fires
+	return p.fires, at != 0 && at <= now
 }
 
 // pending returns the command that deals with the pending firing of a schedule.

@@ -80,7 +80,7 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &fsm.Schedule{Serial: 1, Next: 10 * second, Policy: tc.policy}
-			plan := Plan(s, tc.now*second, everySecond{last: tc.last * second})
+			plan, _ := Plan(s, tc.now*second, everySecond{last: tc.last * second}, 100)
 			if diff := cmp.Diff(tc.want, apply(t, s, tc.now*second, plan)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -95,11 +95,13 @@ func TestPlanIsBounded(t *testing.T) {
 		s := &fsm.Schedule{Serial: 1, Next: 10 * second, Policy: fsm.SchedulePolicy{CatchUp: policy}}
 		now := 30_000 * second
 		for s.Next <= now {
-			plan := Plan(s, now, everySecond{})
+			plan, lags := Plan(s, now, everySecond{}, 10_000)
 			if len(plan) == 0 || len(plan) > planJobsMax+1 {
 				t.Fatalf("policy %d: a plan of %d commands", policy, len(plan))
 			}
-			apply(t, s, now, plan)
+			if apply(t, s, now, plan); lags != (s.Next <= now) {
+				t.Errorf("policy %d: next %d of %d, it lags: %v", policy, s.Next, now, lags)
+			}
 		}
 		if n := s.Counts.Fired + s.Counts.Missed; n != 29_991 || s.Next != now+second || s.Last != now {
 			t.Errorf("policy %d: %d firings, last %d, next %d", policy, n, s.Last, s.Next)
@@ -114,17 +116,17 @@ func TestPlanIsBounded(t *testing.T) {
 // first.
 func TestPlanAgain(t *testing.T) {
 	s := &fsm.Schedule{Serial: 1, Next: 10*second + 5, ZoneData: "a", Last: 8 * second}
-	plan := Plan(s, 11*second, everySecond{data: "b"})
+	plan, _ := Plan(s, 11*second, everySecond{data: "b"}, 100)
 	if want := []step{{0, 0, 0, 9}}; !slices.Equal(apply(t, s, 11*second, plan), want) || s.ZoneData != "b" {
 		t.Errorf("other data: %+v, data %q", plan[0], s.ZoneData)
 	}
 	s.Next, s.Replan = 8*second, true
-	plan = Plan(s, 11*second, everySecond{data: "b"})
+	plan, _ = Plan(s, 11*second, everySecond{data: "b"}, 100)
 	if want := []step{{0, 0, 0, 9}}; !slices.Equal(apply(t, s, 11*second, plan), want) || s.Replan {
 		t.Errorf("not known: %+v", plan[0])
 	}
 	s.ZoneData = "c" // the same time by other data
-	plan = Plan(s, 9*second, everySecond{data: "d"})
+	plan, _ = Plan(s, 9*second, everySecond{data: "d"}, 100)
 	if want := []step{{0, 0, 9, 10}}; !slices.Equal(apply(t, s, 9*second, plan), want) || s.ZoneData != "d" {
 		t.Errorf("the same time: %+v", plan[0])
 	}
@@ -245,7 +247,8 @@ func TestPlanPending(t *testing.T) {
 	} {
 		s := fsm.Schedule{Serial: 1, Next: 10 * second, Pending: true, Then: tc.then * second, Policy: tc.policy}
 		s.ZoneData = "a"
-		got := apply(t, &s, tc.now*second, Plan(&s, tc.now*second, everySecond{data: "b"}))
+		plan, _ := Plan(&s, tc.now*second, everySecond{data: "b"}, 100)
+		got := apply(t, &s, tc.now*second, plan)
 		if !slices.Equal(got, []step{tc.want}) || s.Next != tc.next*second || s.Pending || s.ZoneData != "a" {
 			t.Errorf("%s: %+v leaves %+v", name, got, s)
 		}

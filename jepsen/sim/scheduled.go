@@ -10,8 +10,11 @@ import (
 	"github.com/belfrydb/belfry/jepsen/sim/reference"
 )
 
-// firingsMax bounds the schedules that a leader plans at a time.
-const firingsMax = 4
+// firingsMax bounds the schedules that a leader plans at a time, timesMax the nominal times of each.
+const (
+	firingsMax = 4
+	timesMax   = 10_000
+)
 
 // actOnSchedule lets a client do something with a schedule of a queue.
 func (c *crowd) actOnSchedule(q *queue) {
@@ -104,10 +107,13 @@ func (s *shard) proposeFirings() {
 		return
 	}
 	now := w.clock(s.leader)
-	due, _ := s.machine().DueSchedules(now, firingsMax, func(string, []byte) bool { return false })
+	due := s.machine().DueSchedules(&schedules.DueQuery{
+		Now: now, Most: firingsMax, Skip: func(string, []byte) bool { return false },
+	}).List
 	var commands []fsm.Command
 	for i := range due {
-		for _, c := range schedules.Plan(&due[i], now, reference.Calendar{Node: s.leader, Spec: &due[i].Spec}) {
+		plan, _ := schedules.Plan(&due[i], now, reference.Calendar{Node: s.leader, Spec: &due[i].Spec}, timesMax)
+		for _, c := range plan {
 			w.wrong.fired(c)
 			commands = append(commands, c)
 		}

@@ -25,8 +25,12 @@ const (
 	requestsAtOnce = 16
 	// roundFirings bounds the firings of a round, put and missed, but for those of its last schedule.
 	roundFirings = 20_000
-	// heldRecheck is how long at most the scheduler sleeps while a firing that has come is held: no entry
-	// wakes it then.
+	// timelyMax bounds the nominal times for which a schedule is planned with all others. One that has
+	// more lags: it waits until those in time have fired, and laggingMax is its bound then.
+	timelyMax  = 100
+	laggingMax = 10_000
+	// heldRecheck is how long at most the scheduler sleeps, and does not look at what is before the first
+	// schedule that is in time, while a firing that has come is held: no entry wakes it then.
 	heldRecheck = 100 * time.Millisecond
 	// retry is the pause after a firing that could not be proposed, or whose queue is full.
 	retry = time.Second
@@ -40,9 +44,8 @@ type Config struct {
 	// Now returns the time that the leader would stamp. Next returns when the next schedule fires, 0 if
 	// none does.
 	Now, Next func() fsm.Time
-	// Due returns up to most schedules whose firing has come at a time, the earliest first, but for those
-	// that skip names. If there is none, next is when the first of the others fires, 0 if none does.
-	Due func(now fsm.Time, most int, skip func(queue string, name []byte) bool) (due []fsm.Schedule, next fsm.Time)
+	// Due returns schedules whose firing has come.
+	Due func(query *schedules.DueQuery) schedules.Due
 	// Calendar returns the calendar of a schedule. An error means that this program cannot read the
 	// schedule's rule.
 	Calendar func(s *fsm.Schedule) (schedules.Calendar, error)
@@ -60,8 +63,21 @@ type Scheduler struct {
 	cfg   Config
 	armed atomic.Int64 // the firing that Run waits for; 0 for none
 	wake  wakeup.Signal
+
 	// held are the queues and schedules that are passed over until a time, of the present leadership.
 	held map[heldName]fsm.Time
+	// A pass deals with all schedules whose firing has come, but for those that are held or lag. It is at
+	// place; fired says that it had one.
+	place schedules.Place
+	fired bool
+	// front is the place before which all were passed over, until frontEnds.
+	front     schedules.Place
+	frontEnds fsm.Time
+	// lagging are schedules with many nominal times to deal with. Their own pass is at laggingPlace;
+	// laggingFired says that it had one.
+	lagging      map[heldName]bool
+	laggingPlace schedules.Place
+	laggingFired bool
 }
 
 // heldName is a queue, or with a name a schedule of it.
@@ -83,7 +99,7 @@ func (s *Scheduler) Moved(next fsm.Time) {
 
 // Run proposes firings until ctx ends.
 func (s *Scheduler) Run(ctx context.Context) {
-	s.held = map[heldName]fsm.Time{}
+	s.reset()
 	timer := time.NewTimer(noFiring)
 	defer timer.Stop()
 	for {
@@ -104,6 +120,13 @@ func (s *Scheduler) Run(ctx context.Context) {
 	}
 }
 
+// reset forgets what is of an earlier leadership.
+func (s *Scheduler) reset() {
+	s.held, s.lagging = map[heldName]fsm.Time{}, map[heldName]bool{}
+	s.place, s.front, s.laggingPlace, s.frontEnds = schedules.Place{}, schedules.Place{}, schedules.Place{}, 0
+	s.fired, s.laggingFired = false, false
+}
+
 // step proposes what is due, and returns how long to wait next: 0 if there may be more at once.
 func (s *Scheduler) step(ctx context.Context) (wait time.Duration) {
 	next := s.arm()
@@ -122,17 +145,80 @@ func (s *Scheduler) step(ctx context.Context) (wait time.Duration) {
 			ends = min(ends, until)
 		}
 	}
-	due, other := s.cfg.Due(now, roundMax, func(queue string, name []byte) bool {
-		return s.held[heldName{queue: queue}] != 0 || s.held[heldName{queue, string(name)}] != 0
-	})
+	next, done := s.pass(ctx, now)
 	switch {
-	case len(due) > 0:
-		s.round(ctx, due, now)
+	case !done, s.catchUp(ctx, now):
 		return 0
-	case other != 0: // all that is due is held
-		ends = min(ends, other)
+	case next != 0: // all that is due is held
+		ends = min(ends, next)
 	}
 	return max(time.Millisecond, ends.Sub(now))
+}
+
+// isHeld reports whether a schedule is passed over.
+func (s *Scheduler) isHeld(queue string, name []byte) bool {
+	return s.held[heldName{queue: queue}] != 0 || s.held[heldName{queue, string(name)}] != 0
+}
+
+// pass proposes firings of schedules that are in time. done says that there was none since it began: next
+// is then when the first one fires that is not held, 0 if none does.
+func (s *Scheduler) pass(ctx context.Context, now fsm.Time) (next fsm.Time, done bool) {
+	begins := s.place == schedules.Place{}
+	if begins && len(s.held) > 0 && now < s.frontEnds {
+		s.place = s.front
+	} else if begins {
+		s.front, s.frontEnds = schedules.Place{}, now.Add(heldRecheck)
+	}
+	inFront := s.place == s.front
+	due := s.cfg.Due(&schedules.DueQuery{
+		Now: now, From: s.place, Most: roundMax, Skip: func(queue string, name []byte) bool {
+			return s.isHeld(queue, name) || s.lagging[heldName{queue, string(name)}]
+		},
+	})
+	s.place = due.Rest
+	if len(due.List) > 0 {
+		s.fired = true
+		if inFront {
+			s.front = schedules.PlaceOf(&due.List[0])
+		}
+		if n := s.round(ctx, due.List, now, timelyMax); n < len(due.List) {
+			s.place, due.More = schedules.PlaceOf(&due.List[n]), true
+		}
+	} else if inFront && due.More {
+		s.front = due.Rest
+	}
+	if due.More {
+		return 0, false
+	}
+	again := s.fired && len(s.lagging) == 0
+	s.fired = false
+	return due.Next, !again
+}
+
+// catchUp proposes firings of schedules that lag. It reports whether there may be more to do.
+func (s *Scheduler) catchUp(ctx context.Context, now fsm.Time) bool {
+	if len(s.lagging) == 0 {
+		return false
+	}
+	due := s.cfg.Due(&schedules.DueQuery{
+		Now: now, From: s.laggingPlace, Most: roundMax, Skip: func(queue string, name []byte) bool {
+			return s.isHeld(queue, name) || !s.lagging[heldName{queue, string(name)}]
+		},
+	})
+	s.laggingPlace = due.Rest
+	if len(due.List) > 0 {
+		s.laggingFired = true
+		if n := s.round(ctx, due.List, now, laggingMax); n < len(due.List) {
+			s.laggingPlace, due.More = schedules.PlaceOf(&due.List[n]), true
+		}
+	}
+	if !due.More && !s.laggingFired { // they are held, paused or gone
+		clear(s.lagging)
+	}
+	if !due.More {
+		s.laggingFired = false
+	}
+	return true
 }
 
 // arm reads the time of the next firing. An earlier one that is set afterwards wakes Run.
@@ -146,22 +232,28 @@ func (s *Scheduler) arm() fsm.Time {
 	}
 }
 
-// round plans and proposes firings of due schedules. Requests are of one namespace each, whose quota
-// may refuse them.
-func (s *Scheduler) round(ctx context.Context, due []fsm.Schedule, now fsm.Time) {
+// round plans and proposes firings of due schedules, each for at most so many nominal times, and returns
+// how many schedules it dealt with. Requests are of one namespace each, whose quota may refuse them.
+func (s *Scheduler) round(ctx context.Context, due []fsm.Schedule, now fsm.Time, most int) (dealt int) {
 	var requests []*fsm.Request
 	last := map[string]*fsm.Request{} // of each namespace
 	firings := uint64(0)
-	for i := 0; i < len(due) && firings < roundFirings; i++ {
-		v := &due[i]
+	for ; dealt < len(due) && firings < roundFirings; dealt++ {
+		v := &due[dealt]
 		calendar, err := s.cfg.Calendar(v)
 		if err != nil {
 			s.cfg.Note("reading the rule of schedule "+v.Name+" of queue "+v.Queue, err)
 			s.hold(heldName{v.Queue, v.Name}, now)
 			continue
 		}
+		plan, lags := schedules.Plan(v, now, calendar, most)
+		if lags {
+			s.lagging[heldName{v.Queue, v.Name}] = true
+		} else if len(s.lagging) > 0 {
+			delete(s.lagging, heldName{v.Queue, v.Name})
+		}
 		namespace := fsm.NamespaceOf(v.Queue)
-		for _, c := range schedules.Plan(v, now, calendar) {
+		for _, c := range plan {
 			req := last[namespace]
 			if req == nil || len(req.Commands) == commandsMax {
 				req = &fsm.Request{}
@@ -172,6 +264,7 @@ func (s *Scheduler) round(ctx context.Context, due []fsm.Schedule, now fsm.Time)
 		}
 	}
 	s.propose(ctx, requests, now)
+	return dealt
 }
 
 // propose carries out requests, some at a time. Those of one namespace follow each other, since the

@@ -35,6 +35,8 @@ type shard struct {
 	proposed int
 	late     time.Duration // the most that a firing was late
 	notes    []string
+	// looked counts the schedules that the scheduler looked at, lookedMost those of one look.
+	looked, lookedMost int
 }
 
 func newShard(t *testing.T) *shard {
@@ -46,10 +48,18 @@ func newShard(t *testing.T) *shard {
 			defer d.mu.Unlock()
 			return d.m.NextFiring()
 		},
-		Due: func(now fsm.Time, most int, skip func(string, []byte) bool) ([]fsm.Schedule, fsm.Time) {
+		Due: func(query *schedules.DueQuery) schedules.Due {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			return d.m.DueSchedules(now, most, skip)
+			skip, looked := query.Skip, 0
+			counted := *query
+			counted.Skip = func(queue string, name []byte) bool {
+				looked++
+				return skip(queue, name)
+			}
+			due := d.m.DueSchedules(&counted)
+			d.looked, d.lookedMost = d.looked+looked, max(d.lookedMost, looked)
+			return due
 		},
 		Calendar: func(s *fsm.Schedule) (schedules.Calendar, error) {
 			if s.Spec.Cron == "unreadable" {
@@ -212,6 +222,64 @@ func TestManySchedules(t *testing.T) {
 		d.lead(1500 * time.Millisecond)
 		if n := d.jobs("q"); n != 2500 || d.proposed != 3 {
 			t.Errorf("%d jobs in %d requests", n, d.proposed)
+		}
+	})
+}
+
+// TestLaggingSchedules: schedules with a long past do not keep others from firing in time, and all their
+// nominal times are dealt with.
+func TestLaggingSchedules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShard(t)
+		const lagging, past = 30, 50_000
+		for i := range lagging {
+			d.apply(&fsm.PutSchedule{
+				Queue: "q", Partitions: 1, Name: fmt.Sprintf("s%d", i), Next: now()/second*second - past*second,
+			})
+		}
+		d.put("other", "in time", fsm.ScheduleSpec{})
+		time.Sleep(time.Second)
+		d.s.reset()
+		for range 3 {
+			d.s.step(t.Context())
+		}
+		if n := d.jobs("other"); n != 1 {
+			t.Errorf("%d jobs of the schedule that is in time after three steps", n)
+		}
+		d.lead(time.Minute - 500*time.Millisecond)
+		if n := d.jobs("other"); n != 60 || d.late != 0 {
+			t.Errorf("%d jobs of the schedule that is in time, late %v", n, d.late)
+		}
+		for _, s := range d.m.Answer(&fsm.SchedulesQuery{Queue: "q", Max: lagging}, now()).Schedules {
+			if dealt := s.Counts.Fired + s.Counts.Missed; dealt != past+61 || s.Next <= now() {
+				t.Errorf("%s dealt with %d nominal times, next %d", s.Name, dealt, s.Next)
+			}
+		}
+		if len(d.s.lagging) > 0 {
+			t.Errorf("%d schedules lag", len(d.s.lagging))
+		}
+	})
+}
+
+// TestManyHeldSchedules: those of a full queue are looked at a part at a time, and seldom.
+func TestManyHeldSchedules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShard(t)
+		d.apply(&fsm.Configure{Queue: "full", Partitions: 1, Version: 1, Settings: fsm.Settings{MaxJobs: 1}})
+		const full = 20_000
+		for i := range full {
+			d.put("full", fmt.Sprintf("s%d", i), fsm.ScheduleSpec{})
+		}
+		for i := range 50 {
+			next := now().Add(time.Second + time.Duration(i)*time.Millisecond)
+			d.apply(&fsm.PutSchedule{Queue: "q", Partitions: 1, Name: fmt.Sprintf("s%d", i), Next: next})
+		}
+		d.lead(1090 * time.Millisecond)
+		if n := d.jobs("q"); n != 50 || d.late != 0 {
+			t.Errorf("%d jobs, %v late", n, d.late)
+		}
+		if d.lookedMost > 5000 || d.looked > 3*full {
+			t.Errorf("it looked at %d schedules, at most at %d at once", d.looked, d.lookedMost)
 		}
 	})
 }
