@@ -182,13 +182,9 @@ asks; without a terminal it needs --yes.`,
 	flags.Uint32VarP(&request.Max, flag.Max, "n", 0, "how many jobs at most; 0 for all")
 	flags.BoolVarP(&yes, flag.Yes, "y", false, "do not ask")
 	cli.RequestIDFlag(c, &request.RequestId)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		for _, state := range states {
-			known := cli.StateOf(state)
-			if known == belfryv1.JobState_JOB_STATE_UNSPECIFIED || known > belfryv1.JobState_JOB_STATE_DEAD {
-				return cli.Usagef("--state: have %q, want one of delayed, ready, reserved, dead", state)
-			}
-			request.States = append(request.States, known)
+	c.RunE = func(c *cobra.Command, args []string) (err error) {
+		if request.States, err = purgedStates(states); err != nil {
+			return err
 		}
 		request.Queue, request.Key = args[0], args[1]
 		a.Ensure(&request.RequestId)

@@ -35,13 +35,9 @@ how many there are and asks; without a terminal it needs --yes.`,
 	flags.Uint32VarP(&request.Max, flag.Max, "n", 0, "how many jobs at most; 0 for all")
 	flags.BoolVarP(&yes, flag.Yes, "y", false, "do not ask")
 	cli.RequestIDFlag(c, &request.RequestId)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		for _, state := range states {
-			known := cli.StateOf(state)
-			if known == belfryv1.JobState_JOB_STATE_UNSPECIFIED || known > belfryv1.JobState_JOB_STATE_DEAD {
-				return cli.Usagef("--state: have %q, want one of delayed, ready, reserved, dead", state)
-			}
-			request.States = append(request.States, known)
+	c.RunE = func(c *cobra.Command, args []string) (err error) {
+		if request.States, err = purgedStates(states); err != nil {
+			return err
 		}
 		request.Queue = args[0]
 		a.Ensure(&request.RequestId)
@@ -65,6 +61,22 @@ how many there are and asks; without a terminal it needs --yes.`,
 		})
 	}
 	return a.ClientFlags(c)
+}
+
+// purgedStates reads --state of a purge. An empty list is refused: the server takes it for the states of
+// the default, and a variable that is not set may be the cause.
+func purgedStates(states []string) (list []belfryv1.JobState, err error) {
+	if len(states) == 0 {
+		states = []string{""}
+	}
+	for _, state := range states {
+		known := cli.StateOf(state)
+		if known == belfryv1.JobState_JOB_STATE_UNSPECIFIED || known > belfryv1.JobState_JOB_STATE_DEAD {
+			return nil, cli.Usagef("--state: have %q, want one of delayed, ready, reserved, dead", state)
+		}
+		list = append(list, known)
+	}
+	return list, nil
 }
 
 func (a verbs) queueDeleteCommand() *cobra.Command {
