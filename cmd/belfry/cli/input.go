@@ -33,7 +33,7 @@ func (a *App) AnnounceTyping(what string) {
 }
 
 // ReadInput reads standard input to its end, or until ctx ends. A read from a terminal cannot be
-// ended: it is left to the end of the process.
+// ended: it is left to the end of the process. More than 64 MiB are refused, and never cut.
 func (a *App) ReadInput(ctx context.Context) ([]byte, error) {
 	const bytesMax = 64 << 20 // the server's limit is lower and its to name; this only bounds what is read
 	type result struct {
@@ -42,7 +42,10 @@ func (a *App) ReadInput(ctx context.Context) ([]byte, error) {
 	}
 	read := make(chan result, 1)
 	go func() {
-		data, err := io.ReadAll(io.LimitReader(a.In, bytesMax))
+		data, err := io.ReadAll(io.LimitReader(a.In, bytesMax+1))
+		if err == nil && len(data) > bytesMax {
+			data, err = nil, Usagef("standard input has more than %d MiB", bytesMax>>20)
+		}
 		read <- result{data, err}
 	}()
 	select {
