@@ -32,8 +32,9 @@ those that are new or differ. Without a terminal it needs --yes. With --prune it
 schedules of the queues that the files name, or of the prefixes, that are not in the files.
 
 A schedule that was changed since apply read it is left as it is and reported. What failed is named,
-and the others are done, unless no server answers. To apply the file again does the rest. Apply does
-not pause or resume.
+and the others are done, also if the token may not change some queues. Only if no server or leader
+answers, or the token is not known, the rest is not tried. To apply the file again does the rest.
+Apply does not pause or resume.
 
 A document of a file is a schedule, a mapping with queue, schedules and maybe prefix, or a list of
 these. The fields have the names of the API. 'belfry schedule export' writes such files.
@@ -196,12 +197,15 @@ func (p *plan) fail(c *change, why string) {
 	p.Failed = append(p.Failed, failed{Queue: c.Queue, Name: c.Name, Error: why})
 }
 
-// ends reports whether an error of one change would be that of all others: no server answers, the
-// caller may not, or the command is to stop.
+// ends reports whether an error of one change would be that of all others: no server or leader
+// answers, the server does not know the token, or the command is to stop. FORBIDDEN is not such an
+// error, because a token may be for some queues only.
 func ends(ctx context.Context, err error) bool {
 	switch cli.ExitCode(ctx, err) {
-	case cli.CodeUnavailable, cli.CodeUnknown, cli.CodeForbidden:
+	case cli.CodeUnavailable, cli.CodeUnknown:
 		return true
+	case cli.CodeForbidden:
+		return cli.ReasonOf(err) != belfryv1.Reason_REASON_FORBIDDEN
 	default:
 		return ctx.Err() != nil
 	}

@@ -267,17 +267,24 @@ func TestApplyHalfway(t *testing.T) {
 	h.Run("schedule", "apply", "-f", file, "--yes").Holds(t, 0, "0 created, 2 changed, 0 deleted, 1 unchanged\n")
 }
 
-// TestApplyStops: what ends one change for a reason that holds for all ends the command.
-func TestApplyStops(t *testing.T) {
-	s, h, file := fixture(t)
-	s.before = func(r proto.Message) error {
-		if _, ok := r.(*belfryv1.PutScheduleRequest); ok {
-			return clitest.WireError(connect.CodePermissionDenied, "FORBIDDEN", "the token may not")
+// refusePuts refuses each PutSchedule of a name that begins so.
+func refusePuts(prefix string, code connect.Code, reason, message string) func(proto.Message) error {
+	return func(r proto.Message) error {
+		if put, ok := r.(*belfryv1.PutScheduleRequest); ok && strings.HasPrefix(put.Name, prefix) {
+			return clitest.WireError(code, reason, message)
 		}
 		return nil
 	}
+}
+
+// TestApplyStops: what ends one change for a reason that holds for all ends the command.
+func TestApplyStops(t *testing.T) {
+	s, h, file := fixture(t)
+	s.before = refusePuts("", connect.CodeUnauthenticated, "UNAUTHENTICATED", "the token is not known")
 	got := h.Run("schedule", "apply", "-f", file, "--prune", "--yes")
-	want := "belfry: new in q: FORBIDDEN: the token may not\nbelfry: old in q: not tried\nbelfry: more in q: not tried\n"
+	want := "belfry: new in q: UNAUTHENTICATED: the token is not known; the token's file is named with --token-file or " +
+		"BELFRY_TOKEN_FILE\nbelfry: old in q: not tried\n" +
+		"belfry: more in q: not tried\n"
 	if got.Code != cli.CodeForbidden || got.Err != want || len(s.changes) > 0 {
 		t.Errorf("%+v, sent %v", got, s.changes)
 	}
@@ -288,6 +295,19 @@ func TestApplyStops(t *testing.T) {
 		return nil
 	}
 	h.Run("schedule", "apply", "-f", file, "--yes").Holds(t, cli.CodeForbidden, "FORBIDDEN: the token may not")
+}
+
+// TestApplyToSomeQueues: a token may be for some queues only, so what is forbidden does not end the
+// others.
+func TestApplyToSomeQueues(t *testing.T) {
+	s, h, file := fixture(t)
+	s.before = refusePuts("new", connect.CodePermissionDenied, "FORBIDDEN", "the token may not")
+	got := h.Run("schedule", "apply", "-f", file, "--prune", "--yes")
+	want := "belfry: new in q: FORBIDDEN: the token may not\n" +
+		"belfry: 1 schedule failed; apply the file again for the rest\n"
+	if got.Code != cli.CodePartly || got.Err != want || len(s.changes) != 2 {
+		t.Errorf("%+v, sent %v", got, s.changes)
+	}
 }
 
 // TestApplyIsInterrupted: Ctrl-C ends the command between two changes, and it says what was not tried.
