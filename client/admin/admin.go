@@ -3,8 +3,8 @@
 //
 //	_, err := c.Admin().UpdateQueue(ctx, "orders", &admin.QueueSettings{Paused: new(true)})
 //
-// Errors are *client.Error, as those of all other calls. A docstring that names a reason means that
-// errors.Is(err, client.Reason("QUEUE_NOT_FOUND")) finds it.
+// Errors are *client.Error, as those of all other calls, except [ErrKeysLeftOut]. A docstring that
+// names a reason means that errors.Is(err, client.Reason("QUEUE_NOT_FOUND")) finds it.
 package admin
 
 import (

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"strings"
 	"time"
@@ -40,9 +41,17 @@ type KeyFilter struct {
 	ByName bool
 }
 
+// ErrKeysLeftOut says that the servers did not look at all keys, so that some may be missing. It is the
+// last element of a sequence that [Client.Keys] returns.
+var ErrKeysLeftOut = errors.New("there are too many keys, so the servers did not look at all")
+
 // Keys reads the keys of a queue. The sequence ends after the first error. Each page of 1,000 keys is
 // what the servers have at that moment. So without ByName, a key whose ready jobs change may be left
-// out or come twice. The servers look at up to 1,000,000 keys of a shard for a page.
+// out or come twice.
+//
+// For each page the servers look at all keys again, of all queues of a shard: at most 1,000,000 a
+// shard, for about a second. If that was not enough for any page, the sequence has the keys that were
+// found, and ends with [ErrKeysLeftOut]. A key that was left out may belong before any of them.
 //
 // Errors: Reason("QUEUE_NOT_FOUND"). Reason("UNIMPLEMENTED") until all nodes run a version that knows
 // keys.
@@ -59,6 +68,7 @@ func (c Client) Keys(ctx context.Context, queue string, f KeyFilter) iter.Seq2[K
 		if f.ByName {
 			req.Order = belfryv1.KeyOrder_KEY_ORDER_NAME
 		}
+		leftOut := false
 		for {
 			res, err := calls.Read(ctx, c.service, calls.Of(methods.ListKeys, req))
 			if err != nil {
@@ -70,9 +80,13 @@ func (c Client) Keys(ctx context.Context, queue string, f KeyFilter) iter.Seq2[K
 					return
 				}
 			}
+			leftOut = leftOut || res.GetStoppedEarly()
 			if req.PageToken = res.GetNextPageToken(); req.GetPageToken() == "" {
-				return
+				break
 			}
+		}
+		if leftOut {
+			yield(Key{}, ErrKeysLeftOut)
 		}
 	}
 }

@@ -12,13 +12,15 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// ListKeys implements the service: three keys on two pages.
+// ListKeys implements the service: three keys on two pages. With the prefix "early" the first page is
+// of the keys that were looked at only.
 func (s *server) ListKeys(_ context.Context, req *belfryv1.ListKeysRequest) (*belfryv1.ListKeysResponse, error) {
 	if req.GetPageToken() != "" {
 		return answer(s, req, &belfryv1.ListKeysResponse{Keys: []*belfryv1.Key{{Key: "c"}}})
 	}
 	return answer(s, req, &belfryv1.ListKeysResponse{
 		Keys: []*belfryv1.Key{{Key: "a", Blocked: belfryv1.KeyBlock_KEY_BLOCK_RATE}, {Key: "b"}}, NextPageToken: "more",
+		StoppedEarly: req.GetPrefix() == "early",
 	})
 }
 
@@ -77,6 +79,20 @@ func TestKeysReadsAllPages(t *testing.T) {
 	fake.refuse = func() error { return refusal }
 	if names, err := read(9, KeyFilter{}); err == nil || names != "" {
 		t.Errorf("refused: %q, %v", names, err)
+	}
+}
+
+// TestKeysLeftOut: a sequence that may lack keys ends with an error, after the keys that it has.
+func TestKeysLeftOut(t *testing.T) {
+	names := ""
+	var last error
+	for k, err := range (&server{}).client().Keys(t.Context(), "q", KeyFilter{Prefix: "early"}) {
+		if names += k.Name; err != nil {
+			last = err
+		}
+	}
+	if names != "abc" || !errors.Is(last, ErrKeysLeftOut) {
+		t.Errorf("%q, %v", names, last)
 	}
 }
 
