@@ -118,6 +118,8 @@ func usageErrors() []usageError {
 		{"bad header", "put orders -H novalue", "want name=value"},
 		{"bad choice", "list orders --state redy",
 			`--state: have "redy", want one of delayed, ready, reserved, dead; did you mean "ready"?`},
+		{"fewer than none", "list orders -n -1", `--max: have "-1", want a whole number, 0 or more`},
+		{"fewer keys than none", "keys list orders -n -1", `--max: have "-1", want a whole number, 0 or more`},
 		{"bad output", "list orders -o yaml", `--output: have "yaml", want one of table, json`},
 		{"bad server", "list orders --server ftp://x", "want http://HOST:PORT"},
 		{"reschedule to nothing", "reschedule orders a", "missing --delay or --at"},

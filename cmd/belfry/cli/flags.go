@@ -164,6 +164,38 @@ func (f *ChoiceValue) Set(text string) error {
 	return nil
 }
 
+// CountValue is a flag that takes a whole number that is not below a least one.
+type CountValue[T int | uint32] struct {
+	value *T
+	least T
+}
+
+// Count returns a flag for value, which is not below least and has a default.
+func Count[T int | uint32](value *T, least, byDefault T) *CountValue[T] {
+	*value = byDefault
+	return &CountValue[T]{value: value, least: least}
+}
+
+func (f *CountValue[T]) String() string {
+	if f.value == nil {
+		return ""
+	}
+	return fmt.Sprint(*f.value)
+}
+
+// Type names the value in the help.
+func (f *CountValue[T]) Type() string { return "number" }
+
+// Set reads a value.
+func (f *CountValue[T]) Set(text string) error {
+	n, err := strconv.ParseInt(text, 0, 64)
+	if err != nil || n < int64(f.least) || int64(T(n)) != n {
+		return fmt.Errorf("want a whole number, %d or more", f.least)
+	}
+	*f.value = T(n)
+	return nil
+}
+
 // SizeValue is a flag that takes a number of bytes with a unit.
 type SizeValue struct {
 	Bytes uint64

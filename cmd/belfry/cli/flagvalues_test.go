@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -92,5 +94,31 @@ func TestParseSize(t *testing.T) {
 		if got, ok := parseSize(text); ok {
 			t.Errorf("%q is read as %d", text, got)
 		}
+	}
+}
+
+// TestCount: a number is not below the least one, and fits.
+func TestCount(t *testing.T) {
+	var signed int
+	var unsigned uint32
+	all, some := Count(&signed, 0, 100), Count(&unsigned, 1, 10)
+	if all.String() != "100" || some.String() != "10" || signed != 100 || unsigned != 10 {
+		t.Errorf("the defaults are %s and %s", all, some)
+	}
+	if err := errors.Join(all.Set("0"), some.Set("4294967295")); err != nil || signed != 0 || unsigned != math.MaxUint32 {
+		t.Errorf("%d and %d, %v", signed, unsigned, err)
+	}
+	for _, bad := range []string{"-1", "", "x", "1.5"} {
+		if err := all.Set(bad); err == nil || err.Error() != "want a whole number, 0 or more" {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	for _, bad := range []string{"0", "-1", "4294967296"} {
+		if err := some.Set(bad); err == nil || err.Error() != "want a whole number, 1 or more" {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	if signed != 0 || unsigned != math.MaxUint32 {
+		t.Errorf("what was refused was set: %d and %d", signed, unsigned)
 	}
 }

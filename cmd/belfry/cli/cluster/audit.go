@@ -34,14 +34,11 @@ that could not be asked are named at the end, and with -o json in "nodes".`,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.IntVar(&most, flag.Max, 50, "how many calls to show at most, 0 for all")
+	flags.Var(cli.Count(&most, 0, 50), flag.Max, "how many calls to show at most, 0 for all")
 	flags.StringVar(&request.Procedure, flag.Procedure, "", "only calls of this method, such as PurgeQueue")
 	flags.StringVar(&request.Token, flag.By, "", "only calls with the token of this id; nobody for calls without one")
 	flags.BoolVar(&request.FailedOnly, flag.Failed, false, "only calls that failed or were refused")
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, _ []string) error {
-		if most < 0 {
-			return cli.Usagef("--max: have %d, want 0 or more", most)
-		}
 		if id, _, err := tokens.Parse(strings.TrimSpace(request.Token)); err == nil {
 			request.Token = id // a token in place of its id is not sent
 		}

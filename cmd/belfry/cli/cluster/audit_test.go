@@ -86,7 +86,7 @@ func TestAuditPages(t *testing.T) {
 		}
 	}
 	h.Requests = nil
-	if got := h.Run("audit", "--max", "-1"); got.Code != cli.CodeUsage || !strings.Contains(got.Err, "--max: have -1") ||
+	if got := h.Run("audit", "--max", "-1"); got.Code != cli.CodeUsage || !strings.Contains(got.Err, `--max: have "-1", want`) ||
 		len(h.Requests) > 0 {
 		t.Errorf("a negative number: %+v", got)
 	}

@@ -34,7 +34,7 @@ says how many it has looked at. The same flags of redrive, cancel, reschedule an
 	f.addState(flags, "delayed", "ready", "reserved", "dead")
 	f.add(flags)
 	flags.Var(&f.key, flag.Key, "only jobs of this key")
-	flags.IntVarP(&most, flag.Max, "n", 100, "how many jobs at most; 0 for all")
+	flags.VarP(cli.Count(&most, 0, 100), flag.Max, "n", "how many jobs at most; 0 for all")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		conn, err := a.Connect()
 		if err != nil {

@@ -42,7 +42,7 @@ handed out: the key is paused, a dead job holds it, it has as many jobs reserved
 	flags.VarP(cli.Choice(&state, "any", "delayed", "ready", "reserved", "dead"), flag.State, "s",
 		"only keys with jobs in this state: delayed, ready, reserved or dead")
 	flags.Var(cli.Choice(&order, "backlog", "name"), flag.Sort, "by what: backlog, most ready jobs first, or name")
-	flags.IntVarP(&most, flag.Max, "n", 100, "how many keys at most; 0 for all")
+	flags.VarP(cli.Count(&most, 0, 100), flag.Max, "n", "how many keys at most; 0 for all")
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		request.Queue, request.State = args[0], cli.StateOf(state)
 		request.Order = belfryv1.KeyOrder(belfryv1.KeyOrder_value["KEY_ORDER_"+strings.ToUpper(order)])

@@ -143,7 +143,7 @@ the dedup window, is not put again, so a repeat is safe.`,
 	flags.SortFlags = false
 	flags.Var(&from, flag.From, "the first nominal time is at this time or later (RFC 3339)")
 	flags.Var(&to, flag.To, "the last nominal time is before this one (RFC 3339)")
-	flags.Uint32VarP(&request.Max, flag.Max, "n", 1000, "how many nominal times at most, 1 to 10000")
+	flags.VarP(cli.Count(&request.Max, 1, 1000), flag.Max, "n", "how many nominal times at most, 1 to 10000")
 	cli.RequestIDFlag(c, &request.RequestId)
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		if from.Proto == nil || to.Proto == nil {

@@ -22,7 +22,7 @@ func (a verbs) listCommand() *cobra.Command {
 		Args:              cli.Arguments(1, 2, "QUEUE"),
 		ValidArgsFunction: a.CompleteQueue,
 	}
-	c.Flags().IntVarP(&most, flag.Max, "n", 100, "how many schedules at most; 0 for all")
+	c.Flags().VarP(cli.Count(&most, 0, 100), flag.Max, "n", "how many schedules at most; 0 for all")
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		request.Queue = args[0]
 		if len(args) == 2 {

@@ -97,7 +97,7 @@ firing within --jitter depends on NAME.`,
 	flags.SortFlags = false
 	spec.add(flags)
 	flags.Var(&after, flag.After, "only times after this one (RFC 3339); not given, the present")
-	flags.Uint32VarP(&request.Count, flag.Max, "n", 10, "how many times, 1 to 100")
+	flags.VarP(cli.Count(&request.Count, 1, 10), flag.Max, "n", "how many times, 1 to 100")
 	cli.SetsField(flags, flag.Max, "count")
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) (err error) {
 		if request.Spec, err = spec.build(flags); err != nil {
