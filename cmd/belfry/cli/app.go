@@ -210,8 +210,8 @@ func flagError(c *cobra.Command, err error) error {
 	return Usagef("unknown flag --%s%s", name, hint)
 }
 
-// withFlag names a field with which the server does not agree as the flag that set it, if the
-// command has one of its name. The name of a node is the argument, and the message has it.
+// withFlag names the fields with which the server does not agree as the flags that set them, where
+// the command has such flags. The name of a node is the argument, and the message has it.
 func withFlag(c *cobra.Command, err error, text string) string {
 	fault, ok := fault.FromConnect(err)
 	if !ok || fault.Field == "" || !strings.HasPrefix(fault.Message, fault.Field+": ") {
@@ -220,38 +220,51 @@ func withFlag(c *cobra.Command, err error, text string) string {
 	if fault.Field == "name" && strings.HasSuffix(c.Use, " NODE") {
 		return strings.Replace(text, "name: ", "", 1)
 	}
-	name := flagOf(c, fault.Field)
-	if c.Flags().Lookup(name) == nil {
+	before, message, found := strings.Cut(text, fault.Field+": ")
+	if !found {
 		return text
 	}
-	return strings.Replace(text, fault.Field+": ", "--"+name+": ", 1)
+	parts := strings.Split(fault.Field+": "+message, "; ") // a problem each
+	for i, part := range parts {
+		field, problem, ok := strings.Cut(part, ": ")
+		if name := flagOf(c, field); ok && name != "" {
+			parts[i] = "--" + name + ": " + problem
+		}
+	}
+	return before + strings.Join(parts, "; ")
 }
 
 // fieldSet is the annotation of a flag whose field in the API has another name.
 const fieldSet = "belfry_field"
 
-// SetsField says that a flag sets a field of another name, so that a refusal of the field names the
-// flag.
-func SetsField(flags *pflag.FlagSet, name, field string) {
-	flags.Lookup(name).Annotations = map[string][]string{fieldSet: {field}}
+// SetsField says that a flag sets fields of other names, and those within them, so that a refusal of
+// one names the flag.
+func SetsField(flags *pflag.FlagSet, name string, fields ...string) {
+	flags.Lookup(name).Annotations = map[string][]string{fieldSet: fields}
 }
 
-// flagOf returns the name of the flag that sets a field.
+// flagOf returns the name of the flag that sets a field, or the nearest field around it; "" if there is
+// none.
 func flagOf(c *cobra.Command, field string) (name string) {
-	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if slices.Contains(f.Annotations[fieldSet], field) {
-			name = f.Name
-		}
-	})
-	if name != "" {
-		return name
-	}
 	var words strings.Builder
 	for _, r := range field {
 		if unicode.IsUpper(r) {
 			words.WriteByte('-')
 		}
 		words.WriteRune(unicode.ToLower(r))
+	}
+	for end := len(field); end > 0; end = strings.LastIndexAny(field[:end], ".[") {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if slices.Contains(f.Annotations[fieldSet], field[:end]) {
+				name = f.Name
+			}
+		})
+		if name != "" {
+			return name
+		}
+	}
+	if c.Flags().Lookup(words.String()) == nil {
+		return ""
 	}
 	return words.String()
 }

@@ -66,6 +66,16 @@ func (f *settingsFlags) add(flags *pflag.FlagSet) {
 		"how long an outage must last for spread or drop, from the first deadline that it missed")
 	flags.Var(cli.Choice(&f.expireTo, "gone", "dead"), flag.ExpireTo, "what becomes of a job whose TTL ends: gone or dead")
 	f.keys.add(flags)
+	for name, field := range map[string]string{
+		flag.TTR: "ttr", flag.MaxAttempts: "maxAttempts", flag.RetryDelays: "retryDelays", flag.DedupWindow: "dedupWindow",
+		flag.DedupForever: "dedupForever", flag.MaxInFlight: "maxInFlight", flag.MaxJobs: "maxJobs",
+		flag.MaxBytes: "maxBytes", flag.PutsPerSecond: "putsPerSecond", flag.Overdue: "overdue",
+		flag.OverduePeriod: "overdue.period", flag.OverdueAfter: "overdue.overdueAfter", flag.ExpireTo: "expireTo",
+		flag.KeyConcurrency: "keyConcurrency", flag.KeyRate: "keyRate", flag.KeyBurst: "keyRate.burst",
+		flag.KeyOrdered: "keyOrdered", flag.KeyFair: "keyFair", flag.HoldOnDead: "holdOnDead", flag.NoKeys: "noKeys",
+	} {
+		cli.SetsField(flags, name, "settings."+field)
+	}
 }
 
 // settingFlags are the flags of settingsFlags.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
@@ -45,6 +46,24 @@ func TestQueueSettingsFlags(t *testing.T) {
 		`"holdOnDead":true,"noKeys":true}`
 	if diff := cmp.Diff(withoutNulls(want), withoutNulls(string(text))); diff != "" || !f.given(flags) {
 		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+}
+
+// TestSettingsAreNamedAsFlags: a refusal of the server names the flags that set the fields.
+func TestSettingsAreNamedAsFlags(t *testing.T) {
+	for field, name := range map[string]string{
+		"ttr": "ttr", "maxAttempts": "max-attempts", "retryDelays[3]": "retry-delays", "dedupWindow": "dedup-window",
+		"dedupForever": "dedup-forever", "maxInFlight": "max-in-flight", "maxJobs": "max-jobs", "maxBytes": "max-bytes",
+		"putsPerSecond": "puts-per-second", "overdue.mode": "overdue", "overdue.period": "overdue-period",
+		"overdue.overdueAfter": "overdue-after", "expireTo": "expire-to", "keyConcurrency": "key-concurrency",
+		"keyRate.count": "key-rate", "keyRate.per": "key-rate", "keyRate.burst": "key-burst", "keyOrdered": "key-ordered",
+		"keyFair": "key-fair", "holdOnDead": "hold-on-dead", "noKeys": "no-keys",
+	} {
+		field = "settings." + field
+		h := clitest.New(t, clitest.Commands(Commands), func(proto.Message) (proto.Message, error) {
+			return nil, clitest.InvalidField(field, field+": out of range")
+		})
+		h.Run("queue", "create", "q", "--ttr", "1s").Holds(t, cli.CodeUsage, "belfry: INVALID: --"+name+": out of range")
 	}
 }
 

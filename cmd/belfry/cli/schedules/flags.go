@@ -77,6 +77,8 @@ func (f *policyFlags) add(flags *pflag.FlagSet) {
 		"while an earlier job has not ended: allow, skip, or one-waiting (one beside the reserved ones)")
 	flags.Uint64Var(&f.maxFires, flag.MaxFires, 0, "ends the schedule after so many jobs; 0 for no limit")
 	flags.BoolVar(&f.pauseOnDead, flag.PauseOnDead, false, "pause it when one of its jobs becomes dead")
+	cli.SetsField(flags, flag.CatchUp, "policy.catchUp")
+	cli.SetsField(flags, flag.Overlap, "policy.overlap")
 	cli.SetsField(flags, flag.Window, "policy.window")
 	cli.SetsField(flags, flag.MaxFires, "policy.maxFires")
 }

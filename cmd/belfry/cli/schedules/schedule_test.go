@@ -205,3 +205,14 @@ func TestFieldsAreNamedAsFlags(t *testing.T) {
 		h.Run("schedule", "put", "q", "a", "--every", "1m").Holds(t, cli.CodeUsage, "--"+name+": out of range")
 	}
 }
+
+// TestAllFieldsAreNamedAsFlags: so does a refusal of several fields. What is no field of a flag stays.
+func TestAllFieldsAreNamedAsFlags(t *testing.T) {
+	h := newHarness(t, func(proto.Message) (proto.Message, error) {
+		return nil, clitest.InvalidField("name", "name: too long; spec.timeZone: there is no such zone; see the list; "+
+			"job.retryDelays[2]: too long; policy.overlap: unknown; job.ttr: out of range: 1s to 1d")
+	})
+	outcome(t, h.Run("schedule", "put", "q", "a", "--every", "1m", "--request-id", "r"), clitest.Left(cli.CodeUsage, "",
+		"belfry: INVALID: name: too long; --time-zone: there is no such zone; see the list; --retry-delays: too long; "+
+			"--overlap: unknown; --ttr: out of range: 1s to 1d\n"))
+}
