@@ -35,7 +35,7 @@ attempts     3 of 16
 retry after  0s, 2m
 ttr          1m
 priority     -5
-expires      2030-02-01 09:00:00.000 +00:00 (in 1d0h)
+expires      2030-02-01 09:00:00.000 +00:00 (in 1d)
 last error   smtp 421
 put          2030-01-31 07:00:00.000 +00:00 (2h ago)
 headers      kind=close

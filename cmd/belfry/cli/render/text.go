@@ -98,7 +98,7 @@ func Short(d time.Duration) string {
 	case days >= 100*day:
 		return fmt.Sprintf("%dd", days/day)
 	case d.Round(time.Second) >= day:
-		return fmt.Sprintf("%dd%dh", hours/day, hours%day/time.Hour)
+		return strings.Replace(fmt.Sprintf("%dd%dh", hours/day, hours%day/time.Hour), "d0h", "d", 1)
 	case d.Round(100*time.Millisecond) >= time.Minute:
 		text := d.Round(time.Second).String()
 		if strings.HasSuffix(text, "m0s") {

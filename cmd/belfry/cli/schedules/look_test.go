@@ -131,3 +131,14 @@ func TestList(t *testing.T) {
 	h.Answer = clitest.Always(&belfryv1.ListSchedulesResponse{})
 	h.Run("schedule", "list", "q").Holds(t, 0, "no schedules")
 }
+
+// TestRuleOf: a phase of zero is none.
+func TestRuleOf(t *testing.T) {
+	for phase, want := range map[time.Duration]string{0: "every 15m", time.Minute: "every 15m + 1m"} {
+		if got := ruleOf(&belfryv1.ScheduleSpec{
+			Rule: &belfryv1.ScheduleSpec_Every{Every: clitest.In(15 * time.Minute)}, Phase: clitest.In(phase),
+		}); got != want {
+			t.Errorf("with the phase %v: %q, want %q", phase, got, want)
+		}
+	}
+}

@@ -92,7 +92,7 @@ func renderList(w io.Writer, response *belfryv1.ListSchedulesResponse, now time.
 func ruleOf(spec *belfryv1.ScheduleSpec) string {
 	if every := spec.GetEvery(); every != nil {
 		text := "every " + render.Duration(every)
-		if spec.Phase != nil {
+		if spec.GetPhase().AsDuration() != 0 {
 			text += " + " + render.Duration(spec.Phase)
 		}
 		return text
