@@ -286,6 +286,7 @@ func TestDashboardBackfill(t *testing.T) {
 	s.shows(backfillPage+"&from=2025-03-01T01:30:00Z&to=2025-03-01T01:30:00.001Z", "It would put 1 job", ">Put 1 job<")
 	for query, texts := range map[string][]string{
 		"&from=noon&to=2025-04-01":             {"from: &#34;noon&#34; is no time", `value="noon" aria-invalid="true"`},
+		"&from=1970-01-01&to=2025-04-01":       {"from: must be after 1970-01-01T00:00:00Z"},
 		"&from=2025-04-01&to=2025-04-01":       {"to: must be after"},
 		"&from=2025-04-01&to=2099-04-01":       {"to: at most the present"},
 		"&from=2025-04-01":                     {"to: "},

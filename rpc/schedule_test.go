@@ -162,10 +162,16 @@ func TestRunSchedule(t *testing.T) {
 	for _, bad := range []*belfryv1.TriggerScheduleRequest{
 		{Queue: "reports", Name: "nightly", RequestId: "x"},
 		{Queue: "reports", Name: "nightly", At: timestamppb.New(time.Now().Add(time.Hour))},
+		{Queue: "reports", Name: "nightly", At: timestamppb.New(time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC))},
 	} {
 		if _, err := c.TriggerSchedule(t.Context(), bad); reasonOf(t, err) != belfryv1.Reason_REASON_INVALID {
 			t.Errorf("%v: %v", bad, err)
 		}
+	}
+	if _, err := c.BackfillSchedule(t.Context(), &belfryv1.BackfillScheduleRequest{
+		Queue: "reports", Name: "nightly", From: &timestamppb.Timestamp{Seconds: -1}, To: at,
+	}); err == nil || !strings.Contains(err.Error(), "from: 1969-12-31T23:59:59Z is out of range: after 1970") {
+		t.Errorf("a backfill from 1969: %v", err)
 	}
 	backfill := &belfryv1.BackfillScheduleRequest{
 		Queue: "reports", Name: "nightly", From: timestamppb.New(time.Date(2025, 3, 28, 0, 0, 0, 0, time.UTC)),
@@ -309,6 +315,11 @@ func TestPreviewSchedule(t *testing.T) {
 		Spec: nightly().GetSpec(), Count: 101,
 	}); err == nil || !strings.Contains(err.Error(), "count: ") {
 		t.Errorf("101 times: %v", err)
+	}
+	if _, err := c.PreviewSchedule(t.Context(), &belfryv1.PreviewScheduleRequest{
+		Spec: nightly().GetSpec(), After: &timestamppb.Timestamp{},
+	}); err == nil || !strings.Contains(err.Error(), "after: 1970-01-01T00:00:00Z is out of range: ") {
+		t.Errorf("after the beginning of 1970: %v", err)
 	}
 }
 

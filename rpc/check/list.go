@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"math"
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -27,6 +28,29 @@ func (c *Request) ListTime(field string, t *timestamppb.Timestamp) fsm.Time {
 	default:
 		return pastTime(t)
 	}
+}
+
+// ExactTime converts a time that is kept or compared as it is: one that is not after 1970-01-01T00:00:00Z
+// or not before end is refused. An unset one is 0.
+func (c *Request) ExactTime(field string, t *timestamppb.Timestamp, end fsm.Time) fsm.Time {
+	least, most := time.Unix(0, 0).UTC(), time.Unix(0, int64(end)).UTC()
+	switch at := t.AsTime(); {
+	case t == nil:
+		return 0
+	case t.CheckValid() != nil:
+		c.Fail(fault.Invalid(field, "not a valid time; the range is %s", timeRange(least, most)))
+		return 0
+	case !at.After(least) || !at.Before(most):
+		c.Fail(fault.Invalid(field, "%s is out of range: %s", at.Format(time.RFC3339Nano), timeRange(least, most)))
+		return 0
+	default:
+		return fsm.Time(at.UnixNano())
+	}
+}
+
+// timeRange writes the range of a time; neither end is in it.
+func timeRange(least, most time.Time) string {
+	return "after " + least.Format(time.RFC3339) + " and before " + most.Format(time.RFC3339)
 }
 
 // The first byte of a page token: of a list, or of a search.

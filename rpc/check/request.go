@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -192,10 +193,21 @@ func (c *Request) Span(field string, d *durationpb.Duration, least, most time.Du
 	}
 	v := d.AsDuration()
 	if v < least || v > most {
-		c.Fail(fault.Invalid(field, "%s is out of range: %s to %s", wire.FormatDuration(v), wire.FormatDuration(least),
+		c.Fail(fault.Invalid(field, "%s is out of range: %s to %s", spanText(d), wire.FormatDuration(least),
 			wire.FormatDuration(most)))
 	}
 	return v, true
+}
+
+// Holds reports whether a time.Duration can be as long as d, which is 292 years.
+func Holds(d *durationpb.Duration) bool { return int64(d.AsDuration()/time.Second) == d.GetSeconds() }
+
+// spanText writes a valid duration, also one that is too long for a time.Duration.
+func spanText(d *durationpb.Duration) string {
+	if !Holds(d) {
+		return strconv.FormatInt(d.GetSeconds(), 10) + "s"
+	}
+	return wire.FormatDuration(d.AsDuration())
 }
 
 // delay checks an optional delay.

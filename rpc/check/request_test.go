@@ -183,3 +183,17 @@ func TestTimesOnTheWire(t *testing.T) {
 		t.Error("no time is a time")
 	}
 }
+
+// TestLongDurations: one that is too long for a time.Duration is named as it was written.
+func TestLongDurations(t *testing.T) {
+	for seconds, want := range map[int64]string{
+		315_576_000_000:  "ttr: 315576000000s is out of range: 1ms to 24h",
+		-315_576_000_000: "ttr: -315576000000s is out of range: 1ms to 24h",
+		86_401:           "ttr: 24h0m1s is out of range: 1ms to 24h",
+	} {
+		c := newRequest()
+		if c.TTR("ttr", &durationpb.Duration{Seconds: seconds}); c.Err == nil || c.Err.Message != want {
+			t.Errorf("%d s: %v, want %s", seconds, c.Err, want)
+		}
+	}
+}

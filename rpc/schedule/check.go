@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/cron"
 	"github.com/belfrydb/belfry/fsm"
@@ -26,6 +27,11 @@ const (
 	timesAnswered = 10
 	previewMax    = 100
 	backfillMax   = 10_000
+	everyMin      = time.Second
+	everyMax      = 292 * wire.Year // a time.Duration cannot be much longer
+	jitterMax     = 24 * time.Hour
+	// timesEnd is the beginning of the year 2200: package cron knows no firing from then on.
+	timesEnd = fsm.Time(7_258_118_400 * time.Second)
 )
 
 // problems collects the faults of the parts of a request, so that its error names all of them.
@@ -83,12 +89,18 @@ func checkName(c *check.Request, field, name string) string {
 	return name
 }
 
-// duration converts a duration whose range others check.
-func duration(c *check.Request, field string, d *durationpb.Duration) time.Duration {
-	if d != nil && d.CheckValid() != nil {
-		c.Fail(fault.Invalid(field, "not a valid duration"))
+// duration converts a duration whose range package cron checks. Only one that a time.Duration cannot be
+// is refused here, because cron would name another one.
+func duration(c *check.Request, field string, d *durationpb.Duration, least, most time.Duration) time.Duration {
+	if d.CheckValid() != nil || !check.Holds(d) {
+		c.Span(field, d, least, most)
 	}
 	return d.AsDuration()
+}
+
+// exactTime checks and converts a time of a schedule.
+func exactTime(c *check.Request, field string, t *timestamppb.Timestamp) fsm.Time {
+	return c.ExactTime(field, t, timesEnd)
 }
 
 // spec checks and converts a spec, and returns its rule.
@@ -98,9 +110,10 @@ func (s *Service) spec(c *check.Request, in *belfryv1.ScheduleSpec) (fsm.Schedul
 		return fsm.ScheduleSpec{}, nil
 	}
 	spec := fsm.ScheduleSpec{
-		Cron: in.GetCron(), Every: duration(c, "spec.every", in.GetEvery()), Phase: duration(c, "spec.phase", in.GetPhase()),
-		TimeZone: in.GetTimeZone(), Start: c.ListTime("spec.start", in.GetStart()), End: c.ListTime("spec.end", in.GetEnd()),
-		Jitter: duration(c, "spec.jitter", in.GetJitter()), Exclude: in.GetExclude(),
+		Cron: in.GetCron(), Every: duration(c, "spec.every", in.GetEvery(), everyMin, everyMax),
+		Phase: duration(c, "spec.phase", in.GetPhase(), 0, everyMax), TimeZone: in.GetTimeZone(),
+		Start: exactTime(c, "spec.start", in.GetStart()), End: exactTime(c, "spec.end", in.GetEnd()),
+		Jitter: duration(c, "spec.jitter", in.GetJitter(), 0, jitterMax), Exclude: in.GetExclude(),
 	}
 	switch in.GetDst() {
 	case belfryv1.DST_DST_UNSPECIFIED, belfryv1.DST_DST_ONCE:

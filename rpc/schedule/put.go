@@ -145,7 +145,7 @@ func (s *Service) PreviewSchedule(ctx context.Context,
 			checkName(c, "name", req.GetName())
 		}
 	})
-	p.part(func(c *check.Request) { after = c.ListTime("after", req.GetAfter()) })
+	p.part(func(c *check.Request) { after = exactTime(c, "after", req.GetAfter()) })
 	p.part(func(c *check.Request) { count = c.Count("count", req.GetCount(), timesAnswered, previewMax) })
 	if p.fail(); c.Err != nil {
 		return nil, c.Err

@@ -42,7 +42,7 @@ func (s *Service) TriggerSchedule(ctx context.Context,
 	c := s.onQueue(ctx, tokens.Put, req.GetQueue())
 	queue, name := c.Queue("queue", req.GetQueue()), checkName(c, "name", req.GetName())
 	requestID := c.RequestID(req.GetRequestId())
-	at := wire.WholeMillis(c.ListTime("at", req.GetAt()))
+	at := wire.WholeMillis(exactTime(c, "at", req.GetAt()))
 	switch {
 	case req.GetAt() == nil && requestID != "":
 		c.Fail(fault.Invalid("at", "required with a requestId: a repeat must mean the same job"))
@@ -72,7 +72,7 @@ func (s *Service) BackfillSchedule(ctx context.Context,
 	c := s.onQueue(ctx, tokens.Put, req.GetQueue())
 	queue, name := c.Queue("queue", req.GetQueue()), checkName(c, "name", req.GetName())
 	requestID := c.RequestID(req.GetRequestId())
-	from, to := c.ListTime("from", req.GetFrom()), c.ListTime("to", req.GetTo())
+	from, to := exactTime(c, "from", req.GetFrom()), exactTime(c, "to", req.GetTo())
 	most := c.Count("max", req.GetMax(), backfillDefault, backfillMax)
 	switch {
 	case req.GetFrom() == nil:

@@ -137,6 +137,8 @@ func (v *Visit) readSpan() (out span, err error) {
 		out.most = uint32(n) //nolint:gosec // at most backfillMax
 	}
 	switch from, to := out.from.AsTime(), out.to.AsTime(); {
+	case !from.After(time.Unix(0, 1)):
+		return out, form.Errorf("from", "must be after 1970-01-01T00:00:00Z")
 	case !to.After(from):
 		return out, form.Errorf("to", "must be after the first time")
 	case to.After(v.Clock.Now):
