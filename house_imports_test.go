@@ -638,6 +638,7 @@ var importTable = []importRow{
 		dir: "rpc/schedule",
 		may: []string{"access/tokens", "cron", "fsm", "fsm/codec", "fsm/schedules", "node", "rpc/belfry/...", "rpc/check",
 			"rpc/codec", "rpc/fault", "rpc/shardcall", "rpc/wire"},
+		testMay:  []string{"cron/calendar"},
 		external: []string{"google.golang.org/protobuf"},
 		reason:   "the methods of schedules know the interfaces of a node and of calendars, and no path or socket",
 	},

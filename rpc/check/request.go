@@ -105,7 +105,7 @@ func queueNameFlaw(name string, bytesMax int) *flaw {
 			return &flaw{text: `want "name" or "namespace/name"; a part is empty, "." or ".."`}
 		}
 		for i := range len(s) {
-			if !queueNameByte(s[i]) {
+			if !NameByte(s[i]) {
 				return &flaw{text: "only letters, digits and the characters . _ : - are allowed in a queue's name"}
 			}
 		}
@@ -113,8 +113,8 @@ func queueNameFlaw(name string, bytesMax int) *flaw {
 	return nil
 }
 
-// queueNameByte reports whether a byte may be in a segment of a queue's name.
-func queueNameByte(b byte) bool {
+// NameByte reports whether a byte may be in a segment of a name: of a queue, or of a schedule.
+func NameByte(b byte) bool {
 	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '.' || b == '_' || b == ':' ||
 		b == '-'
 }

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 
@@ -63,18 +64,17 @@ func (p *problems) fail() {
 // nameFlaw returns what is wrong with the name of a schedule, "" if nothing is.
 func nameFlaw(name string) string {
 	if name == "" {
-		return "a schedule's name is required"
+		return "a schedule's name is required: 1 to " + strconv.Itoa(nameBytesMax) + " bytes"
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || part == "." || part == ".." {
 			return `a part between slashes is empty, "." or ".."`
 		}
-	}
-	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/-") != "" ||
-		strings.ContainsFunc(name, func(r rune) bool {
-			return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/-", r)
-		}) {
-		return "only letters, digits and the characters . _ : / - are allowed in a schedule's name"
+		for i := range len(part) {
+			if !check.NameByte(part[i]) {
+				return "only letters, digits and the characters . _ : / - are allowed in a schedule's name"
+			}
+		}
 	}
 	return ""
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/belfrydb/belfry/cron"
 	"github.com/belfrydb/belfry/cron/calendar"
+	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/check"
 )
@@ -40,6 +41,21 @@ func expectFault(t *testing.T, what string, c *check.Request, field, message str
 	case c.Err != nil && (message == "" || c.Err.Field != field || !strings.HasPrefix(c.Err.Message, field+": ") ||
 		!strings.Contains(c.Err.Message, message)):
 		t.Errorf("%s: %q of %q, want %q of %q", what, c.Err.Message, c.Err.Field, message, field)
+	}
+}
+
+// TestNames: a name has segments of the bytes that queues' names have, with slashes between them.
+func TestNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"a": "", "nightly": "", "a/b/c/d": "", "A.b_c:d-e9/...": "", strings.Repeat("n", 128): "",
+		"": "required: 1 to 128 bytes", strings.Repeat("n", 129): "129 bytes; the limit is 128",
+		"/": "a part", "a/": "a part", "/a": "a part", "a//b": "a part", ".": "a part", "a/../b": "a part",
+		"a b": "only letters", "a@b": "only letters", "é": "only letters", "\xff": "only letters", "a\x00": "only letters",
+		"a,b": "only letters", "a%2Fb": "only letters",
+	} {
+		c := newRequest()
+		checkName(c, "name", name)
+		expectFault(t, "the name "+name, c, "name", want)
 	}
 }
 
@@ -115,4 +131,68 @@ func TestDurations(t *testing.T) {
 		s.spec(c, tc.spec)
 		expectFault(t, tc.spec.String(), c, tc.field, tc.want)
 	}
+}
+
+// TestPolicies: each field of a policy has a range.
+func TestPolicies(t *testing.T) {
+	for _, tc := range []struct {
+		in          *belfryv1.SchedulePolicy
+		field, want string
+	}{
+		{nil, "", ""},
+		{&belfryv1.SchedulePolicy{Window: durationpb.New(windowMin)}, "", ""},
+		{&belfryv1.SchedulePolicy{Window: durationpb.New(windowMax)}, "", ""},
+		{&belfryv1.SchedulePolicy{Window: durationpb.New(windowMin - 1)}, "policy.window", "is out of range: 1s to 1y"},
+		{&belfryv1.SchedulePolicy{Window: durationpb.New(windowMax + 1)}, "policy.window", "is out of range: 1s to 1y"},
+		{&belfryv1.SchedulePolicy{CatchUp: 9}, "policy.catchUp", "LATEST, ALL, NONE"},
+		{&belfryv1.SchedulePolicy{Overlap: 9}, "policy.overlap", "ALLOW, SKIP, ONE_WAITING"},
+	} {
+		c := newRequest()
+		policy(c, tc.in)
+		expectFault(t, tc.in.String(), c, tc.field, tc.want)
+	}
+}
+
+// TestJobs: the jobs of a schedule have the fields of a put, but for those that the schedule decides.
+func TestJobs(t *testing.T) {
+	for _, tc := range []struct {
+		in          *belfryv1.PutRequest
+		field, want string
+	}{
+		{nil, "", ""},
+		{&belfryv1.PutRequest{
+			Ttr: durationpb.New(time.Minute), Priority: new(int32(-3)), Body: &belfryv1.PutRequest_Data{Data: []byte{0xff}},
+			Headers: map[string]string{"a": "b"}, MaxAttempts: new(uint32(3)), Ttl: durationpb.New(time.Hour), Key: "k",
+			RetryDelays: []*durationpb.Duration{durationpb.New(time.Second)},
+		}, "", ""},
+		{&belfryv1.PutRequest{Queue: "q"}, "job.queue", "none of their own"},
+		{&belfryv1.PutRequest{Id: "x"}, "job.id", "none of their own"},
+		{&belfryv1.PutRequest{Again: true}, "job.again", "none of their own"},
+		{&belfryv1.PutRequest{IfVersion: 1}, "job.ifVersion", "none of their own"},
+		{&belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{}}, "job.delay", "none of their own"},
+		{&belfryv1.PutRequest{Headers: map[string]string{fsm.HeaderSchedule: "x"}}, "job.headers", fsm.HeaderSchedule},
+		{&belfryv1.PutRequest{Key: strings.Repeat("k", 129)}, "job.key", "129 bytes; the limit is 128"},
+		{&belfryv1.PutRequest{Key: "\xff"}, "job.key", "not valid UTF-8"},
+		{&belfryv1.PutRequest{Priority: new(int32(128))}, "job.priority", "out of range: -128 to 127"},
+		{&belfryv1.PutRequest{Body: &belfryv1.PutRequest_Text{Text: strings.Repeat("x", 1<<20+1)}}, "job.text",
+			"the limit is 1048576"},
+	} {
+		c := newRequest()
+		put := job(c, "q", tc.in)
+		expectFault(t, "a job", c, tc.field, tc.want)
+		if put.Queue != "" || put.ID != "" {
+			t.Errorf("%v: it has a queue or an id: %v", tc.in, put)
+		}
+	}
+}
+
+// TestProblems: a fault names the problems of all parts, by the field of the first.
+func TestProblems(t *testing.T) {
+	c := newRequest()
+	p := problems{request: c}
+	p.part(func(c *check.Request) { checkName(c, "name", "a b") })
+	p.part(func(*check.Request) {})
+	p.part(func(c *check.Request) { policy(c, &belfryv1.SchedulePolicy{CatchUp: 9}) })
+	p.fail()
+	expectFault(t, "two problems", c, "name", "; policy.catchUp: want one of")
 }

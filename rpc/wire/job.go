@@ -117,3 +117,11 @@ func floorTimeIn(out *timestamppb.Timestamp, t fsm.Time) *timestamppb.Timestamp 
 	setFloorTime(out, t)
 	return out
 }
+
+// ScheduleJobID returns the id of the job of a schedule's firing.
+func ScheduleJobID(name string, nominal *timestamppb.Timestamp) string {
+	return fsm.ScheduleJobID(name, fsm.Time(nominal.AsTime().UnixNano()))
+}
+
+// ScheduleOf returns the name of the schedule that a job belongs to by its id; false if it belongs to none.
+func ScheduleOf(id string) (name string, ok bool) { return fsm.ScheduleOf(id) }

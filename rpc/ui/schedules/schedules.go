@@ -214,29 +214,21 @@ func (v *Visit) firing(s *belfryv1.Schedule, f *belfryv1.Firing) g.Node {
 	at := markup.Time(v.Clock, f.Nominal)
 	switch f.Result {
 	case belfryv1.FiringResult_FIRING_RESULT_FIRED, belfryv1.FiringResult_FIRING_RESULT_BACKFILLED:
-		return h.A(h.Href(markup.Query("job", "queue", s.Queue, "id", jobID(s.Name, f.Nominal), "key", s.Job.GetKey())), at)
+		id := wire.ScheduleJobID(s.Name, f.Nominal)
+		return h.A(h.Href(markup.Query("job", "queue", s.Queue, "id", id, "key", s.Job.GetKey())), at)
 	default:
 		return at
 	}
 }
 
-// jobPrefix begins the ids of the jobs of schedules, and no others.
-const jobPrefix = "cron:"
-
-// jobID is the id of the job of a firing.
-func jobID(name string, nominal *timestamppb.Timestamp) string {
-	return jobPrefix + name + "@" + nominal.AsTime().Format(time.RFC3339Nano)
-}
-
 // Fact leads from a job to the schedule that it belongs to by its id; nothing if it belongs to none.
 func Fact(j *belfryv1.Job) g.Node {
-	rest, ok := strings.CutPrefix(j.Id, jobPrefix)
-	at := strings.LastIndexByte(rest, '@')
-	if !ok || at < 0 {
+	name, ok := wire.ScheduleOf(j.Id)
+	if !ok {
 		return nil
 	}
-	s := &belfryv1.Schedule{Queue: j.Queue, Name: rest[:at]}
-	return markup.FactOf("Schedule", markup.Link(pageOf(s), s.Name))
+	return markup.FactOf("Schedule", markup.Link(pageOf(&belfryv1.Schedule{Queue: j.Queue, Name: name}),
+		payload.Visible(name)))
 }
 
 // zones are the time zones of a page, by name; nil for one that this node does not know.
