@@ -223,7 +223,7 @@ func expectSchedules(t *testing.T, c belfryv1connect.ScheduleServiceClient, pref
 			t.Fatalf("%v, %v", page, err)
 		}
 		for _, v := range page.GetSchedules() {
-			if v.GetJob().GetBody() != nil || len(v.GetJob().GetHeaders()) > 0 {
+			if v.GetJob().GetBody() != nil || len(v.GetJob().GetHeaders()) > 0 || v.GetJob().GetKey() != "" {
 				t.Errorf("the list shows what the jobs say: %v", v)
 			}
 			text := v.GetName()
@@ -299,6 +299,21 @@ func TestManySchedules(t *testing.T) {
 		t.Error(err)
 	}
 	expectSchedules(t, c, "b/", "b/1 paused: , b/3 paused: why")
+}
+
+// TestScheduleKey: the key of a schedule's jobs is content of theirs: the list of a queue has none.
+func TestScheduleKey(t *testing.T) {
+	_, c := serveSchedules(t)
+	req := nightly()
+	req.Job.Key = "customer-1"
+	if _, err := c.PutSchedule(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	expectSchedules(t, c, "", "nightly")
+	got, err := c.GetSchedule(t.Context(), &belfryv1.GetScheduleRequest{Queue: "reports", Name: "nightly"})
+	if err != nil || got.GetSchedule().GetJob().GetKey() != "customer-1" {
+		t.Errorf("%v, %v", got, err)
+	}
 }
 
 // TestPreviewSchedule: a preview knows the change of the clock, and what a rule may mean.

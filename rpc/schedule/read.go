@@ -68,7 +68,7 @@ func (s *Service) ListSchedules(ctx context.Context,
 	out := &belfryv1.ListSchedulesResponse{Witnesses: witnesses, Stale: req.GetStale()}
 	for i := range all[:min(len(all), query.Max)] {
 		v := wireSchedule(&all[i])
-		v.Job.Headers, v.Job.Body = nil, nil
+		v.Job.Headers, v.Job.Body, v.Job.Key = nil, nil, "" // what jobs say takes another scope
 		out.Schedules = append(out.Schedules, v)
 	}
 	if n := len(out.GetSchedules()); n > 0 && (more || len(all) > n) {

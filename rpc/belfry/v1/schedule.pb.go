@@ -583,7 +583,7 @@ type ScheduleJob struct {
 	RetryDelays []*durationpb.Duration `protobuf:"bytes,11,rep,name=retry_delays,json=retryDelays,proto3" json:"retry_delays,omitempty"`
 	// How long they may wait for a consumer. Not set: without end.
 	Ttl *durationpb.Duration `protobuf:"bytes,12,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// Their key. Empty: none.
+	// Their key. Empty: none. Not set in ListSchedules.
 	Key           string `protobuf:"bytes,15,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

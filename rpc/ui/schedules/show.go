@@ -20,8 +20,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// read reads a schedule. A token that shows no jobs gets it without headers and body; then denied is
-// true.
+// read reads a schedule. A token that shows no jobs gets it without key, headers and body; then
+// denied is true.
 func (v *Visit) read(ctx context.Context) (s *belfryv1.Schedule, denied bool, err error) {
 	queue, name := v.In("queue"), v.In("name")
 	res, err := v.API.GetSchedule(ctx, &belfryv1.GetScheduleRequest{Queue: queue, Name: name})
@@ -206,7 +206,7 @@ func (v *Visit) jobFacts(s *belfryv1.Schedule, denied bool) g.Node {
 		markup.Fact("Expires after (TTL)", format.Duration(j.GetTtl())), markup.Fact("Key", payload.Visible(j.GetKey())))
 	switch {
 	case denied:
-		return g.Group{facts, h.P(g.Text("Your token does not show headers and bodies of jobs: they take consume:" +
+		return g.Group{facts, h.P(g.Text("Your token does not show keys, headers and bodies of jobs: they take consume:" +
 			s.Queue + "."))}
 	case v.HidesBodies && v.In("bodies") != "shown":
 		return g.Group{facts, h.P(g.Text("Headers and body are hidden. "),

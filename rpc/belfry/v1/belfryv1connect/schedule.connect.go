@@ -72,7 +72,8 @@ type ScheduleServiceClient interface {
 	// GetSchedule reads a schedule, with its counts and its last firings.
 	// Errors: SCHEDULE_NOT_FOUND, QUEUE_NOT_FOUND.
 	GetSchedule(context.Context, *v1.GetScheduleRequest) (*v1.GetScheduleResponse, error)
-	// ListSchedules reads the schedules of a queue by name, a page at a time, without the bodies and headers of their jobs.
+	// ListSchedules reads the schedules of a queue by name, a page at a time, without the bodies, headers and keys of
+	// their jobs.
 	// Errors: INVALID.
 	ListSchedules(context.Context, *v1.ListSchedulesRequest) (*v1.ListSchedulesResponse, error)
 	// DeleteSchedule removes a schedule. Jobs that it has put stay, unless the request says otherwise.
@@ -271,7 +272,8 @@ type ScheduleServiceHandler interface {
 	// GetSchedule reads a schedule, with its counts and its last firings.
 	// Errors: SCHEDULE_NOT_FOUND, QUEUE_NOT_FOUND.
 	GetSchedule(context.Context, *v1.GetScheduleRequest) (*v1.GetScheduleResponse, error)
-	// ListSchedules reads the schedules of a queue by name, a page at a time, without the bodies and headers of their jobs.
+	// ListSchedules reads the schedules of a queue by name, a page at a time, without the bodies, headers and keys of
+	// their jobs.
 	// Errors: INVALID.
 	ListSchedules(context.Context, *v1.ListSchedulesRequest) (*v1.ListSchedulesResponse, error)
 	// DeleteSchedule removes a schedule. Jobs that it has put stay, unless the request says otherwise.
