@@ -493,7 +493,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "rpc/ui/markup",
-		may:      []string{"rpc/ui/format", "rpc/ui/payload"},
+		may:      []string{"rpc/ui/form", "rpc/ui/format", "rpc/ui/payload"},
 		external: []string{"google.golang.org/protobuf", "maragu.dev/gomponents"},
 		reason:   "the parts of a page know nothing of what they show",
 	},

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/belfrydb/belfry/fsm"
 )
@@ -694,5 +695,38 @@ func TestDashboardRebinding(t *testing.T) {
 	}
 	if got := s.send(http.MethodGet, orderPage, ""); !strings.Contains(got.body, "delayed</span>") {
 		t.Errorf("the job changed: %d", got.status)
+	}
+}
+
+// TestDashboardTextsThatAreNone: what is not UTF-8 is refused with the name of its input, before any call,
+// and no page has it.
+func TestDashboardTextsThatAreNone(t *testing.T) {
+	s := serve(t, withDashboard)
+	s.node.Format = fsm.LatestFormat
+	s.call("put", `{"queue":"q","id":"a","key":"k"}`)
+	for _, path := range []string{"key?queue=q&key=\xff", "keys?queue=q&prefix=\xff", "schedule?queue=q&name=\xff",
+		"schedules?filter=\xff", "schedules?queue=q&prefix=a\xc3", "job?queue=q&id=\xed\xa0\x80", "find?job=\xff", "?\xff=1",
+		"body?queue=q&id=\xff", "export?queue=q&state=ready&text=\xff", "settings?x=\xff", "login?next=\xff",
+	} {
+		page, query, _ := strings.Cut(path, "?")
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := s.send(http.MethodGet, "/ui/"+page+"?"+values.Encode(), "")
+		if got.status != http.StatusBadRequest || !strings.Contains(got.body, "not valid UTF-8") ||
+			!utf8.ValidString(got.body) {
+			t.Errorf("%q: %d %q", path, got.status, got.body)
+		}
+	}
+	hidden := url.Values{"queue": {"q"}, "key": {"\xff"}}.Encode()
+	for action, form := range map[string]url.Values{
+		"pause-key": fields("of", hidden), "purge-key": fields("queue", "q", "key", "k", "confirm", "\xff"),
+		"put": fields("queue", "q", "body", "\xff"), "settings": fields("theme", "auto", "zone", "\xff"),
+	} {
+		got := s.form(noRedirects(), "/ui/"+action, form)
+		if got.status != http.StatusBadRequest || !utf8.ValidString(got.body) {
+			t.Errorf("%s: %d %q", action, got.status, got.body)
+		}
 	}
 }

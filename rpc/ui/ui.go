@@ -17,6 +17,7 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/ui/form"
 	"github.com/belfrydb/belfry/rpc/ui/login"
 	"github.com/belfrydb/belfry/rpc/ui/many"
 	"github.com/belfrydb/belfry/rpc/ui/markup"
@@ -199,7 +200,13 @@ func (p *Pages) Serves(path string) bool {
 }
 
 // ServeHTTP implements http.Handler.
-func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.mux.ServeHTTP(w, r) }
+func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := form.CheckText(r.URL.Query()); err != nil {
+		p.visit(w, r).fail(err)
+		return
+	}
+	p.mux.ServeHTTP(w, r)
+}
 
 // Protect sets the headers that every answer at a path of the pages needs, also one that refuses the
 // request: no other page may show it in a frame, no cache keeps it, and no script in it runs but our

@@ -81,7 +81,7 @@ func (v *visit) send(status int, c content) {
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	v.w.WriteHeader(status)
 	// What fails here is the caller's connection, which net/http closes.
-	_, _ = v.w.Write(page.Bytes())
+	_, _ = v.w.Write(bytes.ToValidUTF8(page.Bytes(), []byte("�")))
 }
 
 // document is the whole page.

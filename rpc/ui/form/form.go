@@ -4,9 +4,13 @@ package form
 
 import (
 	"fmt"
+	"maps"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -40,6 +44,22 @@ type Values func(name string) string
 
 // text returns a value without the blanks around it.
 func (v Values) text(name string) string { return strings.TrimSpace(v(name)) }
+
+// CheckText returns an error about the first of the values, by their names, that is not UTF-8. No call
+// takes such a text, and no page shows it.
+func CheckText(all url.Values) error {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !utf8.ValidString(name) {
+			return Errorf("", "the name %q of an input is not valid UTF-8", name)
+		}
+		for _, text := range all[name] {
+			if !utf8.ValidString(text) {
+				return Errorf(name, "not valid UTF-8")
+			}
+		}
+	}
+	return nil
+}
 
 // Before is the name of the hidden input that has the value which an input had when the page was
 // shown. An input that still has it was not changed.

@@ -3,6 +3,7 @@
 package markup
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"time"
@@ -11,6 +12,7 @@ import (
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
+	"github.com/belfrydb/belfry/rpc/ui/form"
 	"github.com/belfrydb/belfry/rpc/ui/format"
 	"github.com/belfrydb/belfry/rpc/ui/payload"
 )
@@ -114,13 +116,13 @@ func Acting(path string, hidden []string, nodes ...g.Node) g.Node {
 // hiddenField is the name of the field with the hidden fields of an action.
 const hiddenField = "of"
 
-// ReadHidden adds the hidden fields of an action to those of its form.
+// ReadHidden adds the hidden fields of an action to those of its form, and refuses what is not UTF-8.
 func ReadHidden(r *http.Request) error {
 	values, err := url.ParseQuery(r.PostForm.Get(hiddenField))
 	for name := range values {
 		r.Form[name] = values[name]
 	}
-	return err
+	return cmp.Or(err, form.CheckText(r.Form))
 }
 
 // IDLink leads to a job. Its text is the id as far as it can be shown. key is that of the job, "" for
