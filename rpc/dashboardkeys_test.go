@@ -65,13 +65,23 @@ func TestDashboardKeys(t *testing.T) {
 		`<option value="name" selected>`)
 	s.shows("/ui/keys?queue=q&prefix=none", "No key of this queue fits.")
 	for page, status := range map[string]int{"/ui/keys?queue=none": 404, "/ui/key?queue=none&key=k": 404,
-		"/ui/keys?queue=q&state=acked": 400, "/ui/keys?queue=q&from=x": 400, "/ui/keys": 400,
+		"/ui/keys?queue=q&state=acked": 400, "/ui/keys?queue=q&from=x": 400, "/ui/keys": 400, "/ui/key?queue=q": 400,
 		"/ui/keys?queue=q&prefix=" + strings.Repeat("k", 129): 400, "/ui/key?queue=q&key=" + strings.Repeat("k", 129): 400,
 	} {
 		if got := s.send(http.MethodGet, page, ""); got.status != status {
 			t.Errorf("%s: %d, want %d: %s", page, got.status, status, got.body)
 		}
 	}
+	for _, key := range []string{"", strings.Repeat("k", 129)} {
+		if got := s.send(http.MethodGet, keyPage(key), ""); got.status != http.StatusBadRequest ||
+			!strings.Contains(got.body, fmt.Sprintf("key: it has %d bytes; the limit is 1 to 128", len(key))) {
+			t.Errorf("a key of %d bytes: %d %s", len(key), got.status, got.body)
+		}
+	}
+	// What is typed stays, so that it means the same when it is sent again.
+	s.shows("/ui/keys?queue=q&prefix=%22%E2%80%AE", "value=\"&#34;\u202e\"")
+	s.shows("/ui/schedules?queue=q&prefix=%E2%80%AE", "value=\"\u202e\"", "begins with “�”")
+	s.shows("/ui/find?queue=q&job=%E2%80%AE", "value=\"\u202e\"")
 	// One that waits for its rate says until when.
 	s.call("update-queue", `{"queue":"q","settings":{"keyConcurrency":0}}`)
 	s.call("reserve", `{"queues":["q"],"ttr":"1h"}`)

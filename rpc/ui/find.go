@@ -22,9 +22,9 @@ func (v *visit) findBox() g.Node {
 			h.Type("search"), h.Value(value), h.Placeholder(example), h.MaxLength("256"), g.Group(more))}
 	}
 	return h.Form(h.Method("get"), h.Action("find"), h.Role("search"), h.Class("find"),
-		input("Find a job by its id or a text", "job", payload.Visible(v.param("job")), "Find a job: id or text",
+		input("Find a job by its id or a text", "job", v.param("job"), "Find a job: id or text",
 			h.Required()),
-		input("in the queue", "queue", payload.Visible(v.param("queue")), "in any queue"),
+		input("in the queue", "queue", v.param("queue"), "in any queue"),
 		markup.Button("Find"))
 }
 

@@ -48,6 +48,8 @@ const (
 	rows = 50
 	// needed is the format that the cluster must write.
 	needed = 4
+	// keyBytesMax bounds a key, as in the API.
+	keyBytesMax = 128
 	// byName is the value of the choice of an order.
 	byName = "name"
 )
@@ -137,7 +139,8 @@ func (v *Visit) filter(req *belfryv1.ListKeysRequest) g.Node {
 		order = byName
 	}
 	return markup.Filter("keys", []string{"queue", req.Queue, "state", state},
-		markup.Field("Key begins with", "prefix", h.Value(payload.Visible(req.Prefix)), h.Type("search"), h.MaxLength("128")),
+		markup.Field("Key begins with", "prefix", h.Value(req.Prefix), h.Type("search"),
+			h.MaxLength(strconv.Itoa(keyBytesMax))),
 		markup.Choice("Order", "order", order, markup.Option{Value: "", Text: "most ready jobs first"},
 			markup.Option{Value: byName, Text: "by name"}), markup.Button("Show"))
 }
@@ -225,6 +228,9 @@ func why(k *belfryv1.Key) string {
 // Show shows a key. One that has no jobs and is not paused is shown as such: it can be paused ahead.
 func (v *Visit) Show(ctx context.Context) (markup.Page, error) {
 	queue, key := v.In("queue"), v.In("key")
+	if key == "" || len(key) > keyBytesMax {
+		return markup.Page{}, form.Errorf("key", "it has %d bytes; the limit is 1 to %d", len(key), keyBytesMax)
+	}
 	// Of all keys that begin with this one, it comes first.
 	res, err := v.API.ListKeys(ctx, &belfryv1.ListKeysRequest{Queue: queue, Prefix: key,
 		Order: belfryv1.KeyOrder_KEY_ORDER_NAME, PageSize: 1})
