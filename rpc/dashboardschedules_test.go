@@ -200,7 +200,7 @@ func TestDashboardSchedule(t *testing.T) {
 		"it skips, unless that one is reserved", ">1\u202f000<", "it is paused", "Its job is due", "Local, America/New_York",
 		"<li>") // a warning: the day of the month or that of the week
 	s.call("put-schedule", `{"queue":"shop/reports","name":"night/full","spec":{"every":"1s","end":"2020-01-01T00:00:00Z"}}`)
-	s.shows(schedulePage, "There is none: its end is over.")
+	s.shows(schedulePage, "is still to be dealt with. After it there is none: its end is over.")
 	s.call("put-schedule", `{"queue":"shop/reports","name":"night/full","spec":{"every":"1s"},"policy":{"maxFires":"1"}}`)
 	s.shows(schedulePage, "There is none: it has put as many jobs as it may.")
 }

@@ -92,6 +92,10 @@ func (v *Visit) nextFirings(ctx context.Context, s *belfryv1.Schedule) g.Node {
 	if err != nil {
 		return h.P(h.Class("warning"), g.Text("This node cannot say when: "+outcome.Of(err).Text))
 	}
+	if len(res.Times) == 0 {
+		return h.P(g.Text("The firing of "), v.utc(s.Next, ""), g.Text(" is still to be dealt with. After it there is "+
+			v.never(s)+"."))
+	}
 	late := v.Clock.Now.After(s.Next.AsTime())
 	return g.Group{
 		g.If(late, h.P(g.Text("The firing that comes next was due at "), v.utc(s.Next, ""), g.Text("."))),
