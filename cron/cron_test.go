@@ -186,7 +186,7 @@ func TestSpecProblems(t *testing.T) {
 			cron.Spec{Cron: "60 * * * *", TimeZone: "Mars", Start: start, End: start, Jitter: -1, Phase: 1,
 				Exclude: []string{"x"}},
 			map[string]string{"cron": "60", "timeZone": "Mars", "end": "start", "jitter": "0-24h",
-				"phase": "every", "exclude[0]": "fields"},
+				"phase": "every", "exclude[0]": "one field"},
 		},
 	} {
 		_, err := cron.Compile(&c.spec, zones(t))

@@ -60,6 +60,8 @@ func splitFields(text string) (words []string, problem string) {
 	}
 	words = strings.FieldsFunc(text, func(c rune) bool { return c == ' ' || c == '\t' })
 	switch n := len(words); n {
+	case 1:
+		return nil, fmt.Sprintf("%q is one field; it has 5, or 6 with seconds first", text)
 	case 5, 6:
 		return words, ""
 	case 7:

@@ -62,6 +62,7 @@ type refusedRow struct {
 
 var refusedTable = []refusedRow{
 	{"* * * *", []string{"has 4 fields", "5"}},
+	{"2:30", []string{"is one field", "5"}},
 	{"0 0 0 1 1 ? 2027", []string{"has 7 fields", "start and end"}},
 	{"0 12 * * ? 2027", []string{"day of week", `"2027"`, "seconds first"}},
 	{"60 * * * *", []string{"minute", `"60"`, "0-59"}},

@@ -82,7 +82,7 @@ func TestPutsOnExistingJobs(t *testing.T) {
 	// It is due by now, at the latest 10 ms after its first put.
 	put(`"text":"due","onExisting":"REPLACE","maxWait":"0.001s"`, 200, `"version":"4"`)
 	got := s.want("/v1/reserve", `{"queues":["q"],"wait":"5s"}`, 200, `"text":"due"`, `"version":"4"`)
-	put(`"text":"5","onExisting":"REPLACE"`, 400, `JOB_RESERVED`)
+	put(`"text":"5","onExisting":"REPLACE"`, 400, `JOB_RESERVED`, `with onExisting NEXT instead of REPLACE`)
 	put(`"text":"next","onExisting":"NEXT"`, 200, `"replaced":true`, `"version":"5"`, `"state":"RESERVED"`)
 	s.want("/v1/get", `{"queue":"q","id":"a"}`, 200, `"version":"4"`, `"next":{"version":"5","dueAt":"`)
 	s.want("/v1/list", `{"queue":"q","state":"RESERVED"}`, 200, `"next":{"version":"5","dueAt":"`)

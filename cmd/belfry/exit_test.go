@@ -76,6 +76,8 @@ func usageErrors() []usageError {
 	return []usageError{
 		{"unknown command", "putt orders", `unknown command "putt" of "belfry"; did you mean "put"?`},
 		{"unknown subcommand", "queue sohw orders", `unknown command "sohw" of "belfry queue"; did you mean "show"?`},
+		{"unknown subcommand with a flag", "schedule crate reports nightly --cron x",
+			`unknown command "crate" of "belfry schedule"`},
 		{"a command that is like no other", "xyzzyxyzzy", `unknown command "xyzzyxyzzy" of "belfry"` + "\n"},
 		{"the word of another queue for a put", "enqueue orders x",
 			`unknown command "enqueue" of "belfry"; did you mean "put"?`},

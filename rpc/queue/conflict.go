@@ -20,12 +20,16 @@ const conflictsNamedMax = 8
 // A call with less than twice that time left is answered without the reads.
 const conflictWait = 200 * time.Millisecond
 
-// nameConflicts adds to JOB_EXISTS which field of a put differs from the existing job. The state
-// machine only compares hashes. A read that fails or finds no job does not change the message.
+// nameConflicts adds to JOB_EXISTS which field of a put differs from the existing job, and to
+// JOB_RESERVED what the put could do instead. The state machine only compares hashes. A read that
+// fails or finds no job does not change the message.
 func (s *Service) nameConflicts(ctx context.Context, b *putBatch) {
 	var conflicts []int
 	for i, put := range b.puts {
 		f := b.answers[i].Fault
+		if f != nil && f.Reason == belfryv1.Reason_REASON_JOB_RESERVED {
+			f.Message = "the job is reserved: with onExisting NEXT instead of REPLACE, the put waits as its successor"
+		}
 		if put != nil && f != nil && f.Reason == belfryv1.Reason_REASON_JOB_EXISTS && f.Shard != nil &&
 			len(conflicts) < conflictsNamedMax {
 			conflicts = append(conflicts, i)

@@ -192,6 +192,11 @@ func flagError(c *cobra.Command, err error) error {
 	if !ok {
 		return Usagef("%s", err)
 	}
+	if c.HasSubCommands() { // the flag is one of a subcommand that is not there
+		if err := subcommandOnly(c, c.Flags().Args()); err != nil {
+			return err
+		}
+	}
 	var names []string
 	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	name := unknown.GetSpecifiedName()
