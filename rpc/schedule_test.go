@@ -84,6 +84,43 @@ func TestPutSchedule(t *testing.T) {
 	}
 }
 
+// TestPutScheduleAgain: a repeat with its request id gets the first answer and changes nothing, also if it
+// finds another first firing, and somebody else has changed or deleted the schedule since.
+func TestPutScheduleAgain(t *testing.T) {
+	_, c := serveSchedules(t)
+	first := nightly()
+	first.RequestId, first.Spec.Rule = "first", &belfryv1.ScheduleSpec_Every{Every: durationpb.New(time.Second)}
+	put := func(req *belfryv1.PutScheduleRequest, created bool, version uint64) {
+		t.Helper()
+		got, err := c.PutSchedule(t.Context(), req)
+		if err != nil || got.GetCreated() != created || got.GetVersion() != version {
+			t.Fatalf("%v, %v; want version %d", got, err, version)
+		}
+	}
+	put(first, true, 1)
+	put(nightly(), false, 2)
+	again := func() {
+		t.Helper()
+		put(first, true, 1)
+		first.Spec.Start = timestamppb.New(time.Now().Add(time.Hour)) // another content
+		if _, err := c.PutSchedule(t.Context(), first); reasonOf(t, err) != belfryv1.Reason_REASON_INVALID {
+			t.Errorf("another content under the request id: %v", err)
+		}
+		first.Spec.Start = nil
+	}
+	again()
+	got, err := c.GetSchedule(t.Context(), &belfryv1.GetScheduleRequest{Queue: "reports", Name: "nightly"})
+	if err != nil || got.GetSchedule().GetVersion() != 2 || got.GetSchedule().GetSpec().GetCron() == "" {
+		t.Errorf("after the repeat: %v, %v", got, err)
+	}
+	if _, err := c.DeleteSchedule(t.Context(), &belfryv1.DeleteScheduleRequest{
+		Queue: "reports", Name: "nightly",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	again()
+}
+
 // TestScheduleProblems: what is wrong is refused by its field, and all problems are named at once.
 func TestScheduleProblems(t *testing.T) {
 	s, c := serveSchedules(t)

@@ -20,14 +20,28 @@ func ContentHash(p *fsm.Put) [16]byte {
 	if p.Key != "" {
 		content = AppendText(content, p.Key)
 	}
-	return HashOf(content)
+	return hashOf(content)
 }
 
 // RequestHash is the identity of a request's commands.
-func RequestHash(r *fsm.Request) [16]byte { return HashOf(appendCommands(nil, r.Commands)) }
+func RequestHash(r *fsm.Request) [16]byte { return EncodedHash(appendCommands(nil, r.Commands)) }
 
-// HashOf returns the identity of what is encoded, for requests: see RequestHash.
-func HashOf(encoded []byte) [16]byte {
+// EncodedHash is RequestHash of encoded commands. The next firing that a PutSchedule names is no part of
+// it: an attempt that comes later finds another one.
+func EncodedHash(commands []byte) [16]byte {
+	if len(commands) > 0 && fsm.Kind(commands[0]) == fsm.KindPutSchedule {
+		r := Reader{B: commands[1:]}
+		r.Length(1)
+		put, ok := readScheduleCommand(fsm.KindPutSchedule, &r).(*fsm.PutSchedule)
+		if ok && r.err == nil && len(r.B) == 0 {
+			put.Next, put.ZoneData = 0, ""
+			commands = appendCommands(nil, []fsm.Command{put})
+		}
+	}
+	return hashOf(commands)
+}
+
+func hashOf(encoded []byte) [16]byte {
 	sum := sha256.Sum256(encoded)
 	return [16]byte(sum[:16])
 }

@@ -94,7 +94,7 @@ func (m *Machine) request(e *codec.Entry, before fsm.Time, results []fsm.Result)
 	var known uint32
 	var content [16]byte
 	if r.ID != "" {
-		content = codec.HashOf(r.Encoded)
+		content = codec.EncodedHash(r.Encoded)
 		known = m.store.Answers.Find(r.Caller, r.ID)
 		if m.recall(known, &r, content, own) {
 			e.Skip(r.Encoded)

@@ -90,20 +90,15 @@ func (s *Service) propose(ctx context.Context, requestID string, put *fsm.PutSch
 }
 
 // repeated answers a PutSchedule that was refused although an earlier attempt at it may have been carried
-// out. That attempt had the same request id and another first firing, because time has passed; or it
-// raised the version that this one names. The schedule as it is decides: it has the content, or not.
+// out, without a request id that is remembered: that attempt raised the version that this one names. The
+// schedule as it is decides: it has the content, or not.
 func (s *Service) repeated(ctx context.Context, put *fsm.PutSchedule, a shardcall.Answer) (shardcall.Answer, error) {
 	version := put.IfVersion + 1
-	switch {
-	case a.Result == nil:
-		return a, explain(a)
-	case a.Result.Code == fsm.Invalid:
-		version = 0
-	case a.Result.Code != fsm.VersionChanged || a.Result.Version != version:
+	if a.Result == nil || a.Result.Code != fsm.VersionChanged || a.Result.Version != version {
 		return a, explain(a)
 	}
 	held, _, err := s.read(ctx, shardcall.Reader{Router: s.router}, put.Queue, put.Name)
-	if err != nil || version != 0 && held.Version != version ||
+	if err != nil || held.Version != version ||
 		!bytes.Equal(codec.AppendDefinition(nil, &held.Spec, &held.Policy, &held.Job),
 			codec.AppendDefinition(nil, &put.Spec, &put.Policy, &put.Job)) {
 		return a, explain(a)
