@@ -367,30 +367,9 @@ func (q *Queue) Group(key string) uint32 { return q.keys.Find(q.index, key) }
 
 // Jobs returns the first jobs of a group in the given states, in the order of the key, at most so many.
 func (q *Queue) Jobs(group uint32, states fsm.StateSet, most int) (jobs []uint32) {
-	for class := range store.KeyClasses {
-		job := q.keys.FirstOf(q.order, group, class)
-		for ; job != 0 && len(jobs) < most && q.wants(states, class); job = q.keys.After(q.order, group, job) {
-			if q.keys.Class(q.order, job) != class {
-				break
-			}
-			if states.Has(q.shard.Store.Slot(job).State()) {
-				jobs = append(jobs, job)
-			}
-		}
+	job := q.keys.After(q.order, group, 0, states)
+	for ; job != 0 && len(jobs) < most; job = q.keys.After(q.order, group, job, states) {
+		jobs = append(jobs, job)
 	}
 	return jobs
-}
-
-// wants reports whether a class may have jobs in the given states.
-func (q *Queue) wants(states fsm.StateSet, class uint8) bool {
-	switch class {
-	case 0:
-		return states.Has(fsm.Ready) || q.order == store.ByPlace && states.Has(fsm.Delayed)
-	case 1:
-		return states.Has(fsm.Delayed)
-	case 2:
-		return states.Has(fsm.Reserved)
-	default:
-		return states.Has(fsm.Dead)
-	}
 }

@@ -7,11 +7,16 @@ import "github.com/belfrydb/belfry/fsm"
 // the links of the jobs, so it takes no memory of its own. It has the same shape whatever the order
 // of the changes. The key of a job must not change while the job is in the tree.
 
+// Each node knows in which states the jobs of its subtree are, so that a search passes over all others.
+
 // keyLink is what belongs to a job that has a key.
 type keyLink struct {
-	group       uint32
+	group       uint32 // and, in the bits from groupBits on, the states of the jobs of its subtree
 	left, right uint32 // jobs
 }
+
+// groupBits is what the index of a group takes: more of them would take 12 GiB.
+const groupBits = 32 - 4
 
 func (k *Keys) linkOf(job uint32) *keyLink {
 	page, i := k.store.slots.locate(job)
@@ -45,14 +50,11 @@ func (k *Keys) dropLinks(job uint32) {
 }
 
 // GroupOf returns the group of a job that has a key.
-func (k *Keys) GroupOf(job uint32) uint32 { return k.linkOf(job).group }
+func (k *Keys) GroupOf(job uint32) uint32 { return k.linkOf(job).group & (1<<groupBits - 1) }
 
-// KeyClasses is the number of classes of jobs.
-const KeyClasses uint8 = 4
-
-// Class says which jobs of a key come together: first those that wait for their turn, then the
+// class says which jobs of a key come together: first those that wait for their turn, then the
 // DELAYED, the RESERVED and the DEAD ones.
-func (k *Keys) Class(order KeyOrder, job uint32) uint8 {
+func (k *Keys) class(order KeyOrder, job uint32) uint8 {
 	switch k.store.slots.at(job).State() {
 	case fsm.Ready:
 		return 0
@@ -70,7 +72,7 @@ func (k *Keys) Class(order KeyOrder, job uint32) uint8 {
 
 // less reports whether job a comes before job b.
 func (k *Keys) less(order KeyOrder, a, b uint32) bool {
-	class, other := k.Class(order, a), k.Class(order, b)
+	class, other := k.class(order, a), k.class(order, b)
 	switch {
 	case class != other:
 		return class < other
@@ -101,69 +103,109 @@ func (k *Keys) weight(job uint32) uint32 {
 	return uint32(k.store.slots.at(job).Serial * 0x9e3779b97f4a7c15 >> 32)
 }
 
+// statesOf returns the states of the jobs of a subtree, which may be empty.
+func (k *Keys) statesOf(node uint32) fsm.StateSet {
+	if node == 0 {
+		return 0
+	}
+	return fsm.StateSet(k.linkOf(node).group>>groupBits) << fsm.Delayed
+}
+
+// setStates derives the states of a subtree from those of its parts.
+func (k *Keys) setStates(node uint32) {
+	n := k.linkOf(node)
+	all := fsm.Set(k.store.slots.at(node).State()) | k.statesOf(n.left) | k.statesOf(n.right)
+	n.group = k.GroupOf(node) | uint32(all>>fsm.Delayed)<<groupBits
+}
+
 // Insert adds a job to the tree of its group.
 func (k *Keys) Insert(order KeyOrder, job uint32) {
-	n := k.linkOf(job)
-	g := k.groups.edit(n.group)
+	g := k.groups.edit(k.GroupOf(job))
 	if g.Head == 0 || k.less(order, job, g.Head) {
 		g.Head = job
 	}
-	at, weight := &g.root, k.weight(job)
-	for *at != 0 && k.weight(*at) >= weight {
-		at = k.child(order, *at, job)
-	}
-	rest := *at
-	*at = job
-	left, right := &n.left, &n.right
-	for rest != 0 {
-		if k.less(order, rest, job) {
-			*left = rest
-			left = &k.linkOf(rest).right
-			rest = *left
-		} else {
-			*right = rest
-			right = &k.linkOf(rest).left
-			rest = *right
-		}
-	}
-	*left, *right = 0, 0
+	g.root = k.insert(order, g.root, job)
 }
 
-// child returns the child of node on whose side the job belongs.
-func (k *Keys) child(order KeyOrder, node, job uint32) *uint32 {
-	if k.less(order, job, node) {
-		return &k.linkOf(node).left
+// insert adds a job to a subtree and returns the root of that.
+func (k *Keys) insert(order KeyOrder, node, job uint32) uint32 {
+	n := k.linkOf(job)
+	if node == 0 || k.weight(node) < k.weight(job) {
+		n.left, n.right = k.split(order, node, job)
+		k.setStates(job)
+		return job
 	}
-	return &k.linkOf(node).right
+	n = k.linkOf(node)
+	if k.less(order, job, node) {
+		n.left = k.insert(order, n.left, job)
+	} else {
+		n.right = k.insert(order, n.right, job)
+	}
+	n.group |= uint32(fsm.Set(k.store.slots.at(job).State())>>fsm.Delayed) << groupBits
+	return node
+}
+
+// split divides a subtree into the jobs before and those after one that is not in it.
+func (k *Keys) split(order KeyOrder, node, job uint32) (left, right uint32) {
+	if node == 0 {
+		return 0, 0
+	}
+	n := k.linkOf(node)
+	if k.less(order, node, job) {
+		left = node
+		n.right, right = k.split(order, n.right, job)
+	} else {
+		right = node
+		left, n.left = k.split(order, n.left, job)
+	}
+	k.setStates(node)
+	return left, right
 }
 
 // Remove removes a job from the tree of its group.
 func (k *Keys) Remove(order KeyOrder, job uint32) {
-	n := k.linkOf(job)
-	g := k.groups.edit(n.group)
-	at := &g.root
-	for *at != job {
-		if *at == 0 {
-			panic("fsm: a job is missing from the tree of its key")
-		}
-		at = k.child(order, *at, job)
-	}
-	left, right := n.left, n.right
-	for left != 0 && right != 0 {
-		if k.weight(left) >= k.weight(right) {
-			*at = left
-			at = &k.linkOf(left).right
-			left = *at
-		} else {
-			*at = right
-			at = &k.linkOf(right).left
-			right = *at
-		}
-	}
-	*at = left | right // one of them is 0
-	n.left, n.right = 0, 0
+	g := k.groups.edit(k.GroupOf(job))
+	g.root = k.remove(order, g.root, job)
 	if g.Head == job {
 		g.Head = k.first(g.root)
+	}
+}
+
+// remove removes a job from a subtree and returns the root of what is left.
+func (k *Keys) remove(order KeyOrder, node, job uint32) uint32 {
+	if node == 0 {
+		panic("fsm: a job is missing from the tree of its key")
+	}
+	n := k.linkOf(node)
+	switch {
+	case node == job:
+		left, right := n.left, n.right
+		n.left, n.right = 0, 0
+		return k.merge(left, right)
+	case k.less(order, job, node):
+		n.left = k.remove(order, n.left, job)
+	default:
+		n.right = k.remove(order, n.right, job)
+	}
+	k.setStates(node)
+	return node
+}
+
+// merge makes one subtree of two, of which all jobs of the first come before those of the second.
+func (k *Keys) merge(left, right uint32) uint32 {
+	switch {
+	case left == 0 || right == 0:
+		return left | right
+	case k.weight(left) >= k.weight(right):
+		n := k.linkOf(left)
+		n.right = k.merge(n.right, right)
+		k.setStates(left)
+		return left
+	default:
+		n := k.linkOf(right)
+		n.left = k.merge(left, n.left)
+		k.setStates(right)
+		return right
 	}
 }
 
@@ -184,28 +226,25 @@ func (k *Keys) Clear(group uint32) {
 	g.root, g.Head = 0, 0
 }
 
-// FirstOf returns the first job of a group that is of a class or a later one, 0 if there is none.
-func (k *Keys) FirstOf(order KeyOrder, group uint32, class uint8) uint32 {
-	node, found := k.groups.at(group).root, uint32(0)
-	for node != 0 {
-		if k.Class(order, node) < class {
-			node = k.linkOf(node).right
-			continue
-		}
-		found, node = node, k.linkOf(node).left
-	}
-	return found
+// After returns the next job of a group after the given one that is in one of the states, 0 if there is
+// none; after 0 the first. It passes over any number of jobs in other states.
+func (k *Keys) After(order KeyOrder, group, job uint32, states fsm.StateSet) uint32 {
+	return k.after(order, k.groups.at(group).root, job, states)
 }
 
-// After returns the job of a group that follows the given one, 0 if there is none; with 0 the first.
-func (k *Keys) After(order KeyOrder, group, job uint32) uint32 {
-	node, found := k.groups.at(group).root, uint32(0)
-	for node != 0 {
-		if job != 0 && !k.less(order, job, node) {
-			node = k.linkOf(node).right
-			continue
-		}
-		found, node = node, k.linkOf(node).left
+func (k *Keys) after(order KeyOrder, node, job uint32, states fsm.StateSet) uint32 {
+	if k.statesOf(node)&states == 0 {
+		return 0
 	}
-	return found
+	n := k.linkOf(node)
+	if job != 0 && !k.less(order, job, node) {
+		return k.after(order, n.right, job, states)
+	}
+	if found := k.after(order, n.left, job, states); found != 0 {
+		return found
+	}
+	if states.Has(k.store.slots.at(node).State()) {
+		return node
+	}
+	return k.after(order, n.right, 0, states)
 }
