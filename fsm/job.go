@@ -119,10 +119,10 @@ type Ending struct {
 	Took time.Duration
 }
 
-// JobBytes is the size of a job as limits count it: its body, its id if the client chose it, and
-// its headers.
+// JobBytes is the size of a job as limits count it: its body, its id if the client chose it, its
+// key, and its headers.
 func JobBytes(j *Job) uint64 {
-	n := len(j.Body)
+	n := len(j.Body) + len(j.Key)
 	if !j.Generated {
 		n += len(j.ID)
 	}
@@ -134,7 +134,13 @@ func JobBytes(j *Job) uint64 {
 
 // PutBytes returns the bytes that the job of a put counts as.
 func PutBytes(c *Put) uint64 {
-	return JobBytes(&Job{ID: c.ID, Generated: c.ID == "", Headers: c.Headers, Body: c.Body})
+	return JobBytes(&Job{ID: c.ID, Generated: c.ID == "", Key: c.Key, Headers: c.Headers, Body: c.Body})
+}
+
+// ScheduleBytes is the size of a schedule as limits count it: its name, and what each of its jobs has
+// from it.
+func ScheduleBytes(name string, job *Put) uint64 {
+	return uint64(len(name)) + PutBytes(&Put{Key: job.Key, Headers: job.Headers, Body: job.Body})
 }
 
 // FormatID returns the id that a job without a client-chosen one goes by.

@@ -144,7 +144,7 @@ type Firing struct {
 // PutSchedule creates a schedule, or gives it another content. The same content changes nothing. A
 // firing that has come and was not dealt with stays pending, and so do all while the rule is the same.
 // Results: Created, Replaced, Serial, Version, Due (the next firing, 0 for none). Codes: QueueChanged, Quota,
-// VersionChanged.
+// VersionChanged; QueueFull if the schedule would grow beyond the bytes of its queue (ScheduleBytes).
 type PutSchedule struct {
 	Queue                 string
 	Partition, Partitions uint32

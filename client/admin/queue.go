@@ -41,8 +41,8 @@ type QueueSettings struct {
 	// MaxInFlight is how many jobs may be reserved at one time. MaxJobs is how many jobs the queue
 	// may hold in all states. 0 means no limit, the default.
 	MaxInFlight, MaxJobs *int
-	// MaxBytes is how many bytes of bodies, headers and client-chosen ids the queue may hold. 0
-	// means no limit, the default.
+	// MaxBytes is how many bytes of bodies, headers, keys and client-chosen ids, and of schedules, the
+	// queue may hold. 0 means no limit, the default.
 	MaxBytes *int64
 	// PutsPerSecond is how many puts a second are admitted, counted on the shard's clock, with a
 	// burst of one second's worth. 0 means no limit, the default.
@@ -125,7 +125,7 @@ type QueueState struct {
 	// Delayed, Ready, Reserved and Dead count the jobs. A count above 4,294,967,295 is shown as
 	// that number.
 	Delayed, Ready, Reserved, Dead int
-	// Bytes is the size of bodies, headers and client-chosen ids.
+	// Bytes is the size of bodies, headers, keys and client-chosen ids, and of schedules.
 	Bytes uint64
 	// OldestReadyAge is how long the oldest ready job has been due; 0 if none is ready.
 	OldestReadyAge time.Duration

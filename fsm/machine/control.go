@@ -212,6 +212,7 @@ func (m *Machine) deleteQueue(c *fsm.DeleteQueue) (fsm.Result, bool) {
 		m.forgetTombstone(q, k.Index)
 		left--
 	}
+	m.touch(q)
 	q.schedules.Drop(left)
 	if m.record(q).Counts.Jobs() > 0 || q.ended.Len() > 0 || q.schedules.Len() > 0 {
 		return fsm.Result{Count: n, More: true}, true

@@ -15,14 +15,6 @@ func asksFor(c *fsm.Put, b store.Payload, content [16]byte) bool {
 	return b.KeyName() == c.Key
 }
 
-// versionAnswer is the version that a put answers. Puts of earlier formats answer none.
-func versionAnswer(c *fsm.Put, version uint64) uint64 {
-	if c.OnExisting == fsm.ReturnExisting {
-		return 0
-	}
-	return version
-}
-
 // successorOf returns the successor of a job, nil if it has none. It aliases the store until the
 // next change.
 func (m *Machine) successorOf(j job) *fsm.Successor {

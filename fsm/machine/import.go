@@ -133,6 +133,7 @@ func (m *Machine) importQueue(v *fsm.QueueRecord) bool {
 func (m *Machine) importSchedule(q *queue, s *fsm.Schedule) bool {
 	ok := q != nil && s.Serial <= m.scalars.Serial && q.schedules.Find(s.Name) == 0
 	if ok {
+		m.touch(q)
 		q.schedules.Add(s)
 	}
 	return ok

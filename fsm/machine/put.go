@@ -49,7 +49,7 @@ func (m *Machine) put(c *fsm.Put) (fsm.Result, bool) {
 	}
 	state := m.addJob(q, &j, content)
 	return fsm.Result{
-		Created: true, State: state, Partition: c.Partition, Serial: j.Serial, Due: j.FirstDue, Version: versionAnswer(c, 1),
+		Created: true, State: state, Partition: c.Partition, Serial: j.Serial, Due: j.FirstDue, Version: rule.VersionAnswer(c, 1),
 	}, true
 }
 
@@ -81,7 +81,7 @@ func (m *Machine) putAgain(j job, c *fsm.Put, content [16]byte) (fsm.Result, boo
 	s := m.slot(j)
 	return fsm.Result{
 		State: s.State(), Partition: m.record(j.q).Partition, Serial: s.Serial, Due: b.FirstDue(),
-		Version: versionAnswer(c, m.versionOf(j)),
+		Version: rule.VersionAnswer(c, m.versionOf(j)),
 	}, false
 }
 

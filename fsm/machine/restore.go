@@ -168,6 +168,7 @@ func (rs *restorer) schedule(r *codec.Reader) {
 		r.Damaged("schedule of an unknown queue, or twice")
 		return
 	}
+	rs.m.touch(q)
 	q.schedules.Add(&s)
 }
 

@@ -49,6 +49,10 @@ func (m *Machine) putSchedule(c *fsm.PutSchedule) (fsm.Result, bool) {
 	if code != fsm.OK {
 		return fsm.Result{Code: code}, false
 	}
+	before, bytes := m.store.Schedules.Bytes(q.schedules.Find(c.Name)), fsm.ScheduleBytes(c.Name, &c.Job)
+	if rule.TooLarge(m.touch(q), before, bytes) {
+		return fsm.Result{Code: fsm.QueueFull}, false
+	}
 	result, changed := q.schedules.Put(c)
 	return result, changed || m.scalars.QueuesCreated != created
 }
@@ -62,6 +66,7 @@ func (m *Machine) deleteSchedule(c *fsm.DeleteSchedule) (fsm.Result, bool) {
 	if c.IfVersion != 0 && c.IfVersion != s.Version {
 		return fsm.Result{Code: fsm.VersionChanged, Version: s.Version}, false
 	}
+	m.touch(q)
 	q.schedules.Remove(index)
 	var n uint64
 	for _, serial := range s.Jobs {

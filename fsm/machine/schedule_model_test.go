@@ -1,6 +1,7 @@
 package machine_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -103,5 +104,51 @@ func (u *upserts) blow(t *testing.T, s shard) {
 	if v := onlySchedule(s); len(fired) != seconds || v.Counts != (fsm.ScheduleCounts{Fired: seconds}) ||
 		v.Next != after((seconds+1)*time.Second) {
 		t.Errorf("%d firings, next at %v, %+v", len(fired), v.Next.Sub(start), v.Counts)
+	}
+}
+
+// TestModelScenarioBytesOfKeysAndSchedules: the key of a job, and the name and the job of a schedule, count
+// against the bytes of their queue.
+func TestModelScenarioBytesOfKeysAndSchedules(t *testing.T) {
+	t.Parallel()
+	const fullBytes = 1000
+	schedule := func(name string, bytes int) *fsm.PutSchedule {
+		return &fsm.PutSchedule{
+			Queue: "q", Partitions: 1, Name: name, Next: start + fsm.Hour,
+			Job: fsm.Put{Key: "kk", Body: make([]byte, bytes-len(name)-2)},
+		}
+	}
+	sized := func(key, body int) *fsm.Put {
+		return put("", func(p *fsm.Put) { p.Key, p.Body = strings.Repeat("k", key), make([]byte, body) })
+	}
+	next := func(c *fsm.Put) *fsm.Put {
+		c.ID, c.OnExisting = "id", fsm.NextExisting
+		return c
+	}
+	for _, of := range implementations() {
+		t.Run(of.name, func(t *testing.T) {
+			s := of.open(t, fsm.Config{})
+			speak(s, fsm.KeysFormat)
+			settings := fsm.Settings{MaxBytes: fullBytes}
+			s.Apply(start, []fsm.Request{{Commands: do(configure(1, settings))}})
+			for i, c := range []struct {
+				do    fsm.Command
+				want  fsm.Code
+				bytes uint64
+			}{
+				{sized(100, 1), fsm.OK, 101}, {sized(900, 0), fsm.QueueFull, 101},
+				{schedule("s", 800), fsm.OK, 901}, {schedule("t", 100), fsm.QueueFull, 901},
+				{schedule("s", 900), fsm.QueueFull, 901}, {schedule("s", 899), fsm.OK, 1000},
+				{sized(1, 0), fsm.QueueFull, 1000}, {schedule("s", 499), fsm.OK, 600},
+				{schedule("t", 100), fsm.OK, 700}, {&fsm.DeleteSchedule{Queue: "q", Name: "s"}, fsm.OK, 201},
+				{next(sized(9, 10)), fsm.OK, 222}, {reserve(2), fsm.OK, 222},
+				{next(sized(9, 30)), fsm.OK, 252}, // its id and its key count once
+			} {
+				list := s.Apply(start, []fsm.Request{{Commands: do(c.do)}})
+				if q, _ := s.Queue("q", s.Clock()); list[0].Code != c.want || q.Counts.Bytes != c.bytes {
+					t.Fatalf("step %d ended with %+v and %d bytes, want %v and %d", i, list[0], q.Counts.Bytes, c.want, c.bytes)
+				}
+			}
+		})
 	}
 }

@@ -93,7 +93,7 @@ func (m *Model) putNext(q *queue, c *fsm.Put, held *job) fsm.Result {
 		first, before = held.Next.Created, (&job{Job: held.Next.Job}).bytes()
 	}
 	j := m.replacement(q, c, first)
-	j.ID = "" // it has that of the job, which counts once
+	j.ID, j.Key = "", "" // it has those of the job, which count once
 	if q.grows(before, j.bytes()) {
 		return fsm.Result{Code: fsm.QueueFull}
 	}
@@ -102,7 +102,7 @@ func (m *Model) putNext(q *queue, c *fsm.Put, held *job) fsm.Result {
 	result := fsm.Result{
 		Replaced: true, State: fsm.Reserved, Partition: q.Partition, Serial: held.Serial, Due: j.FirstDue, Version: j.Version,
 	}
-	j.Queue, j.Partition, j.Key, j.State = "", 0, "", fsm.StateNone // also those of the job, or none yet
+	j.Queue, j.Partition, j.State = "", 0, fsm.StateNone // also those of the job, or none yet
 	held.Next = &fsm.Successor{Job: j.Job, Content: j.content}
 	return result
 }

@@ -268,6 +268,9 @@ func (q *queue) count() fsm.Counts {
 		}
 		n.Bytes += j.bytes()
 	}
+	for _, s := range q.schedules {
+		n.Bytes += scheduleBytes(s.Name, &s.Job)
+	}
 	return n
 }
 
@@ -281,7 +284,7 @@ func (j *job) bytes() uint64 {
 
 // ownBytes is the size of a job without its successor.
 func (j *job) ownBytes() uint64 {
-	n := len(j.Body)
+	n := len(j.Body) + len(j.Key)
 	if !j.Generated {
 		n += len(j.ID)
 	}

@@ -55,6 +55,13 @@ func (m *Model) putSchedule(c *fsm.PutSchedule) (result fsm.Result, changed bool
 		return fsm.Result{Code: fsm.QueueChanged}, false
 	}
 	s := q.schedule(c.Name)
+	before := uint64(0)
+	if s != nil {
+		before = scheduleBytes(s.Name, &s.Job)
+	}
+	if q.grows(before, scheduleBytes(c.Name, &c.Job)) {
+		return fsm.Result{Code: fsm.QueueFull}, changed
+	}
 	if c.IfVersion != 0 && (s == nil || s.Version != c.IfVersion) {
 		if s != nil {
 			result.Version = s.Version
@@ -115,6 +122,11 @@ func goOnAt(s *fsm.Schedule, next fsm.Time, zoneData string) {
 
 func sameSpec(a, b fsm.ScheduleSpec) bool {
 	return bytes.Equal(codec.AppendSpec(nil, &a), codec.AppendSpec(nil, &b))
+}
+
+// scheduleBytes is what a schedule counts against maxBytes.
+func scheduleBytes(name string, put *fsm.Put) uint64 {
+	return uint64(len(name)) + (&job{Job: fsm.Job{Generated: true, Key: put.Key, Headers: put.Headers, Body: put.Body}}).bytes()
 }
 
 // endIfDone ends a schedule that has fired as often as it may.

@@ -76,3 +76,11 @@ func TakeToken(r *fsm.QueueRecord, now fsm.Time) {
 	period, _ := ratePeriod(r)
 	r.RateAt = max(r.RateAt, now).Add(period)
 }
+
+// VersionAnswer is the version that a put answers. Puts of earlier formats answer none.
+func VersionAnswer(c *fsm.Put, version uint64) uint64 {
+	if c.OnExisting == fsm.ReturnExisting {
+		return 0
+	}
+	return version
+}

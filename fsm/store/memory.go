@@ -21,7 +21,7 @@ const (
 	memoryBytes   = 48
 	linkBytes     = 12
 	idNodeBytes   = 12
-	scheduleBytes = 32
+	scheduleBytes = 40
 	// indexBytes is what a sliceIndex takes for each slice: its key, and as much again because
 	// blocks are at least half full.
 	indexBytes = 2 * keyBytes

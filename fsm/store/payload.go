@@ -153,7 +153,8 @@ func (b Payload) Bytes() uint64 {
 	options := b.Options()
 	_, w := binary.Varint(options)
 	if !b.HasHeaders() && fsm.Given(options[w])&^plainOptions == 0 {
-		return uint64(len(options) - w - 1 + len(b.ID()))
+		key, _ := b.Key()
+		return uint64(len(options) - w - 1 + len(b.ID()) + len(key))
 	}
 	var v fsm.Job
 	b.Read(&v)

@@ -26,8 +26,9 @@ type ScheduleRecord struct {
 	Serial uint64
 	blob   blobRef // a uvarint length and the encoded schedule
 	Queue  uint32
-	due    bool // it is in Due
-	paused bool // it counts in Schedules.paused
+	bytes  uint32 // that it adds to those of its queue
+	due    bool   // it is in Due
+	paused bool   // it counts in Schedules.paused
 }
 
 func newSchedules(s *Store) Schedules {
@@ -70,6 +71,23 @@ func (x *Schedules) Schedule(index uint32) fsm.Schedule {
 	return r.Schedule()
 }
 
+// Bytes is what a schedule adds to the bytes of its queue; 0 for no schedule.
+func (x *Schedules) Bytes(index uint32) uint64 {
+	if index == 0 {
+		return 0
+	}
+	return uint64(x.records.at(index).bytes)
+}
+
+// countBytes counts a schedule in the bytes of its queue. Whoever changes them closes the digest of the
+// queue.
+func (x *Schedules) countBytes(index uint32, bytes uint64) {
+	if r := x.records.edit(index); bytes != uint64(r.bytes) {
+		x.store.queues.edit(r.Queue).Counts.Bytes += bytes - uint64(r.bytes)
+		r.bytes = uint32(bytes) //nolint:gosec // as PutBytes, far below 4 GiB
+	}
+}
+
 // Add stores a schedule of a queue that has none of its name, and returns its index.
 func (x *Schedules) Add(queue uint32, v *fsm.Schedule) uint32 {
 	index := x.records.alloc()
@@ -98,6 +116,7 @@ func (x *Schedules) set(index uint32, v *fsm.Schedule) {
 	if r.paused = v.Paused; v.Paused {
 		x.paused++
 	}
+	x.countBytes(index, fsm.ScheduleBytes(v.Name, &v.Job))
 }
 
 // leave takes a schedule that is about to change out of the order and the count that it is in.
@@ -115,6 +134,7 @@ func (x *Schedules) leave(index uint32) {
 func (x *Schedules) Remove(index uint32) {
 	r := *x.records.at(index)
 	x.leave(index)
+	x.countBytes(index, 0)
 	x.names.remove(x.store.idHash(r.Queue, string(x.Name(index))), index)
 	x.store.blobs.release(r.blob)
 	x.records.release(index)

@@ -130,6 +130,10 @@ func asked(command fsm.Command, spaces map[string]bool) map[string]amounts {
 		if space := fsm.NamespaceOf(k.Queue); spaces[space] {
 			return map[string]amounts{space: {jobsLimit: 1, bytesLimit: fsm.PutBytes(k)}}
 		}
+	case *fsm.PutSchedule:
+		if space := fsm.NamespaceOf(k.Queue); spaces[space] {
+			return map[string]amounts{space: {bytesLimit: fsm.ScheduleBytes(k.Name, &k.Job)}}
+		}
 	case *fsm.Reserve:
 		all := map[string]amounts{}
 		for _, q := range k.Queues {

@@ -54,6 +54,8 @@ func demand(req *fsm.Request) (all map[string]Amounts) {
 		switch c := c.(type) {
 		case *fsm.Put:
 			add(c.Queue, Amounts{JobsLimit: 1, BytesLimit: fsm.PutBytes(c), PutRate: 1000})
+		case *fsm.PutSchedule: // of the bytes that it has already, too
+			add(c.Queue, Amounts{BytesLimit: fsm.ScheduleBytes(c.Name, &c.Job)})
 		case *fsm.Fire: // how many bytes its job has is not known here
 			if c.Put != 0 {
 				add(c.Queue, Amounts{JobsLimit: 1, BytesLimit: 1})

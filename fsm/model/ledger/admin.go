@@ -269,7 +269,7 @@ func (b *Shard) adoptJob(q *Queue, j *fsm.Job) {
 		put := putOf(&n.Job)
 		put.Queue, put.ID, put.Key = q.Name, a.ID, a.Put.Key
 		a.next = &successor{put: put, created: n.Created, due: n.FirstDue, ttl: n.TTL, version: n.Version,
-			bytes: bytesOf(put) - uint64(len(put.ID))}
+			bytes: bytesOf(put) - uint64(len(put.ID)+len(put.Key))}
 	}
 	a.version++
 	b.set(a, j.State, j.Due)

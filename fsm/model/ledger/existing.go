@@ -142,7 +142,7 @@ func (b *Shard) putNext(a *Job, c *fsm.Put, r *fsm.Result) {
 	if a.next != nil {
 		first, before = a.next.created, a.next.bytes
 	}
-	size := bytesOf(c) - uint64(len(c.ID)) // it has the id of the job, which counts once
+	size := bytesOf(c) - uint64(len(c.ID)+len(c.Key)) // it has the id and the key of the job, which count once
 	if q.grows(before, size) {
 		b.expect(37, r.Code, fsm.QueueFull)
 		return

@@ -167,7 +167,7 @@ func (b *Shard) made(serial uint64) {
 
 // bytesOf is what a job counts against a queue's limit.
 func bytesOf(c *fsm.Put) uint64 {
-	n := len(c.Body) + len(c.ID)
+	n := len(c.Body) + len(c.ID) + len(c.Key)
 	for _, h := range c.Headers {
 		n += len(h.Name) + len(h.Value)
 	}

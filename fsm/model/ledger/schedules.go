@@ -86,6 +86,10 @@ func (b *Shard) putSchedule(c *fsm.PutSchedule, r *fsm.Result) {
 	}
 	b.now.Effect = known == nil
 	s := q.schedules[c.Name]
+	if q.grows(s.bytes(), scheduleBytes(c.Name, &c.Job)) {
+		b.expect(37, r.Code, fsm.QueueFull)
+		return
+	}
 	if c.IfVersion != 0 && (s == nil || s.version != c.IfVersion) {
 		b.expect(firedOnce, r.Code, fsm.VersionChanged)
 		return
@@ -107,9 +111,22 @@ func (b *Shard) putSchedule(c *fsm.PutSchedule, r *fsm.Result) {
 	}
 }
 
+// bytes is what a schedule counts against the limit of bytes of its queue; 0 if there is none.
+func (s *schedule) bytes() uint64 {
+	if s == nil {
+		return 0
+	}
+	return scheduleBytes(s.name, &s.job)
+}
+
+func scheduleBytes(name string, job *fsm.Put) uint64 {
+	return uint64(len(name)) + bytesOf(&fsm.Put{Key: job.Key, Headers: job.Headers, Body: job.Body})
+}
+
 // changeSchedule creates a schedule, or gives it another content.
 func (b *Shard) changeSchedule(q *Queue, s *schedule, c *fsm.PutSchedule) *schedule {
 	b.effect(nil)
+	q.counts.Bytes += scheduleBytes(c.Name, &c.Job) - s.bytes()
 	if s == nil {
 		s = &schedule{name: c.Name, serial: b.take()}
 		q.schedules[c.Name] = s
@@ -173,6 +190,7 @@ func (b *Shard) deleteSchedule(c *fsm.DeleteSchedule, r *fsm.Result) {
 	}
 	b.effect(nil)
 	delete(q.schedules, c.Name)
+	q.counts.Bytes -= s.bytes()
 	n := uint64(0)
 	for _, a := range s.jobs {
 		if c.CancelWaiting && (a.State == fsm.Delayed || a.State == fsm.Ready) {

@@ -1655,7 +1655,7 @@ type Queue struct {
 	SettingsVersion uint64 `protobuf:"varint,4,opt,name=settings_version,json=settingsVersion,proto3" json:"settings_version,omitempty"`
 	// How many jobs are in each state.
 	Counts *JobCounts `protobuf:"bytes,5,opt,name=counts,proto3" json:"counts,omitempty"`
-	// The bytes of bodies, headers and client-chosen ids held.
+	// The bytes of bodies, headers, keys and client-chosen ids, and of schedules, held.
 	Bytes uint64 `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// How long the oldest ready job has been due. Not set if none is ready.
 	OldestReadyAge *durationpb.Duration `protobuf:"bytes,7,opt,name=oldest_ready_age,json=oldestReadyAge,proto3" json:"oldest_ready_age,omitempty"`
@@ -5475,7 +5475,7 @@ type Namespace struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// How many jobs its queues may hold together.
 	MaxJobs uint64 `protobuf:"varint,2,opt,name=max_jobs,json=maxJobs,proto3" json:"max_jobs,omitempty"`
-	// How many bytes of bodies, headers and client-chosen ids.
+	// How many bytes of bodies, headers, keys and client-chosen ids, and of schedules.
 	MaxBytes uint64 `protobuf:"varint,3,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
 	// How many jobs may be reserved at one time.
 	MaxInFlight uint64 `protobuf:"varint,4,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"`

@@ -1292,7 +1292,7 @@ type QueueSettings struct {
 	MaxInFlight *uint32 `protobuf:"varint,6,opt,name=max_in_flight,json=maxInFlight,proto3,oneof" json:"max_in_flight,omitempty"`
 	// How many jobs the queue may hold in all states. 0 means no limit, the default.
 	MaxJobs *uint32 `protobuf:"varint,7,opt,name=max_jobs,json=maxJobs,proto3,oneof" json:"max_jobs,omitempty"`
-	// How many bytes of bodies, headers and client-chosen ids the queue may hold. 0 means no limit, the default.
+	// How many bytes of bodies, headers, keys and client-chosen ids, and of schedules, the queue may hold. 0 means no limit, the default.
 	MaxBytes *uint64 `protobuf:"varint,8,opt,name=max_bytes,json=maxBytes,proto3,oneof" json:"max_bytes,omitempty"`
 	// How many puts a second are let in, counted on the shard's clock, with one second's worth of burst. 0 means no
 	// limit, the default.

@@ -1,0 +1,19 @@
+package admit
+
+import (
+	"testing"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// TestDemand: a request needs the bytes of its jobs, their keys among them, and those of its schedules.
+func TestDemand(t *testing.T) {
+	t.Parallel()
+	job := fsm.Put{Queue: "tenant/q", Key: "four", Body: make([]byte, 10)}
+	all := demand(&fsm.Request{Commands: []fsm.Command{
+		&job, &fsm.PutSchedule{Queue: "tenant/q", Name: "nightly", Job: job}, &fsm.Put{Queue: "q", Key: "other"},
+	}})
+	if got, want := all["tenant"], (Amounts{JobsLimit: 1, BytesLimit: 14 + 21, PutRate: 1000}); len(all) != 1 || got != want {
+		t.Errorf("the request needs %v of %d namespaces, want %v", got, len(all), want)
+	}
+}
