@@ -31,6 +31,7 @@ type Queue struct {
 	order    store.KeyOrder
 	eligible heap
 	waiting  heap
+	memories store.Order // of its keys, by serial
 	// room is how many jobs of eligible keys may be handed out at once.
 	room uint64
 }
@@ -38,6 +39,7 @@ type Queue struct {
 // New returns the keys of a queue that has none. ready are its READY jobs without a key.
 func New(shard *Shard, index uint32, name string, ready *store.Order, settings *fsm.KeySettings) *Queue {
 	q := &Queue{shard: shard, keys: &shard.Store.Keys, index: index, name: name, ready: ready}
+	q.memories = shard.Store.Order(store.ByMemory)
 	q.eligible = heap{list: inEligible, keys: q.keys}
 	q.waiting = heap{list: inWaiting, keys: q.keys, less: q.tokenBefore}
 	q.use(settings)
@@ -243,6 +245,7 @@ func (q *Queue) edit(group uint32, change func(*store.KeyMemory)) {
 	if g.Memory == 0 {
 		q.shard.Scalars.Serial++
 		q.keys.Remember(group, q.shard.Scalars.Serial)
+		q.memories.Insert(g.Memory)
 	}
 	m := q.keys.EditMemory(g.Memory)
 	if m.RateAt != 0 {
@@ -253,6 +256,7 @@ func (q *Queue) edit(group uint32, change func(*store.KeyMemory)) {
 		q.keys.Rates.Insert(g.Memory)
 	}
 	if m.RateAt == 0 && m.Round == 0 && !m.Paused {
+		q.memories.Remove(g.Memory)
 		q.keys.Forget(group)
 	}
 	*q.shard.Sum += q.keys.Hash(group, q.name)
@@ -359,11 +363,13 @@ func (q *Queue) Available(now fsm.Time) (n uint64, next fsm.Time) {
 	return n, next
 }
 
-// Known reports whether a key has jobs, or a memory.
-func (q *Queue) Known(key string) bool { return q.keys.Find(q.index, key) != 0 }
-
-// Group returns the group of a key, 0 if there is none.
-func (q *Queue) Group(key string) uint32 { return q.keys.Find(q.index, key) }
+// Group returns the group of a key, 0 if there is none. A nil queue has none.
+func (q *Queue) Group(key string) uint32 {
+	if q == nil {
+		return 0
+	}
+	return q.keys.Find(q.index, key)
+}
 
 // Jobs returns the first jobs of a group in the given states, in the order of the key, at most so many.
 func (q *Queue) Jobs(group uint32, states fsm.StateSet, most int) (jobs []uint32) {

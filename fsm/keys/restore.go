@@ -43,6 +43,7 @@ func (q *Queue) Adopt(k *fsm.KeyMemory) {
 	group := q.keys.Add(q.index, k.Key)
 	m := q.keys.Remember(group, k.Serial)
 	m.RateAt, m.Round, m.Paused = k.RateAt, k.Round, k.Paused
+	q.memories.Insert(q.keys.At(group).Memory)
 	if k.RateAt != 0 {
 		q.keys.Rates.Insert(q.keys.At(group).Memory)
 	}

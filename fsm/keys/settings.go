@@ -10,7 +10,8 @@ import (
 // Configure takes new settings.
 func (q *Queue) Configure(settings *fsm.KeySettings) {
 	if *settings != q.settings {
-		q.Rebuild(settings, slices.Collect(q.keys.Of(q.index)))
+		others := func(group uint32) bool { return q.keys.At(group).Queue != q.index }
+		q.Rebuild(settings, slices.DeleteFunc(slices.Collect(q.keys.All()), others))
 	}
 }
 
@@ -82,20 +83,23 @@ func (q *Queue) setPaused(group uint32, paused bool) {
 	q.edit(group, func(m *store.KeyMemory) { m.Paused = paused })
 }
 
-// Discard forgets the keys of a queue that has no jobs.
-func (q *Queue) Discard() {
-	for _, group := range slices.Collect(q.keys.Of(q.index)) {
-		q.leave(group)
-		if q.keys.At(group).Memory == 0 {
-			q.keys.Trim(group)
-			continue
-		}
+// DropMemories forgets the keys of a queue that has no jobs, in the order of the serials of their
+// memories and at most so many, and returns how many are left. A nil queue has none.
+func (q *Queue) DropMemories(most uint64) (left int) {
+	if q == nil {
+		return 0
+	}
+	for ; most > 0 && q.memories.Len() > 0; most-- {
+		first, _ := q.memories.Min()
+		group := q.keys.Memory(first.Index).Group()
 		if q.paused(group) {
-			q.setPaused(group, false)
+			q.shard.Paused--
 		}
-		if q.keys.At(group).Memory != 0 {
-			q.edit(group, func(m *store.KeyMemory) { m.RateAt = 0 })
-		}
+		q.edit(group, func(m *store.KeyMemory) { m.RateAt, m.Paused = 0, false })
 		q.keys.Trim(group)
 	}
+	if q.memories.Len() == 0 {
+		q.memories.Discard()
+	}
+	return q.memories.Len()
 }

@@ -213,8 +213,11 @@ func (m *Machine) deleteQueue(c *fsm.DeleteQueue) (fsm.Result, bool) {
 		left--
 	}
 	m.touch(q)
+	scheduled := q.schedules.Len()
 	q.schedules.Drop(left)
-	if m.record(q).Counts.Jobs() > 0 || q.ended.Len() > 0 || q.schedules.Len() > 0 {
+	left -= uint64(scheduled - q.schedules.Len()) //nolint:gosec // it removes no more than it is given
+	keys := q.keys.DropMemories(left)
+	if m.record(q).Counts.Jobs() > 0 || q.ended.Len() > 0 || q.schedules.Len() > 0 || keys > 0 {
 		return fsm.Result{Count: n, More: true}, true
 	}
 	m.dropQueue(q)

@@ -115,8 +115,8 @@ func (m *Machine) purgeKey(c *fsm.PurgeKey) (fsm.Result, bool) {
 		return fsm.Result{Code: fsm.QueueNotFound}, false
 	}
 	m.settleQueue(q)
-	group, limit := q.groupOf(c.Key), int(stepLimit(c.Max))
-	if group == 0 {
+	group, limit := q.keys.Group(c.Key), int(stepLimit(c.Max))
+	if group == 0 || c.Key == "" {
 		return fsm.Result{}, false
 	}
 	jobs := q.keys.Jobs(group, c.States, limit+1)
@@ -129,14 +129,6 @@ func (m *Machine) purgeKey(c *fsm.PurgeKey) (fsm.Result, bool) {
 		m.drop(j, fsm.Cancelled)
 	}
 	return fsm.Result{Count: uint64(len(jobs)), More: more}, len(jobs) > 0
-}
-
-// groupOf returns the group of a key, 0 if the queue knows none.
-func (q *queue) groupOf(key string) uint32 {
-	if q.keys == nil || key == "" {
-		return 0
-	}
-	return q.keys.Group(key)
 }
 
 // sweepKeys forgets buckets that are full, the oldest first.

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -175,4 +176,37 @@ func BenchmarkKeysQuery(b *testing.B) {
 		query.From = r.Next
 	}
 	b.ReportMetric(float64(read)/float64(b.Elapsed().Milliseconds()+1), "keys/ms")
+}
+
+// TestDeleteQueueForgetsKeysInSteps: a queue with more memories of keys than a step goes in two entries,
+// on a restored replica as well, and those of other queues stay.
+func TestDeleteQueueForgetsKeysInSteps(t *testing.T) {
+	t.Parallel()
+	const extra = 10
+	m := newKeyedMachine(t)
+	pauses := []fsm.Command{&fsm.Open{Queue: "other", Partitions: 1}, &fsm.PauseKey{Queue: "other", Key: "k"},
+		&fsm.Open{Queue: "q", Partitions: 1}}
+	for n := range fsm.StepMax + extra {
+		pauses = append(pauses, &fsm.PauseKey{Queue: "q", Key: fmt.Sprint("k", n)})
+	}
+	m.apply(pauses...)
+	replica := &keyedMachine{nil, t, m.now}
+	for i, want := range []struct{ keys, queues int }{{extra + 1, 2}, {1, 1}} {
+		before, err := Restore(fsm.Config{Seed: 5}, bytes.NewReader(snapshotBytes(t, m.Machine)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		replica.Machine = before
+		for _, m := range []*keyedMachine{m, replica} {
+			r := m.apply(&fsm.DeleteQueue{Queue: "q"})[0]
+			if r.Code != fsm.OK || r.More != (want.queues > 1) || m.Stats().Keys != want.keys ||
+				m.keys.Paused != want.keys || m.Stats().Queues != want.queues {
+				t.Errorf("delete %d: %+v, %d keys and %d pauses are left in %d queues", i, r, m.Stats().Keys,
+					m.keys.Paused, m.Stats().Queues)
+			}
+		}
+		if m.Digest() != replica.Digest() {
+			t.Errorf("after delete %d the digest is %016x, of a restored replica %016x", i, m.Digest(), replica.Digest())
+		}
+	}
 }

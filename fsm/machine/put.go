@@ -49,7 +49,8 @@ func (m *Machine) put(c *fsm.Put) (fsm.Result, bool) {
 	}
 	state := m.addJob(q, &j, content)
 	return fsm.Result{
-		Created: true, State: state, Partition: c.Partition, Serial: j.Serial, Due: j.FirstDue, Version: rule.VersionAnswer(c, 1),
+		Created: true, State: state, Partition: c.Partition, Serial: j.Serial, Due: j.FirstDue,
+		Version: rule.VersionAnswer(c, 1),
 	}, true
 }
 

@@ -155,12 +155,9 @@ func (m *Machine) createQueue(name string, partition, partitions uint32) (*queue
 	return q, fsm.OK
 }
 
-// dropQueue removes a queue without jobs and tombstones.
+// dropQueue removes a queue without jobs, tombstones, schedules and memories of keys.
 func (m *Machine) dropQueue(q *queue) {
 	m.touch(q)
-	if q.keys != nil {
-		q.keys.Discard()
-	}
 	for _, o := range [...]*store.Order{
 		&q.delayed, &q.ready, &q.keyed, &q.leases, &q.working, &q.dead, &q.ttls, &q.ended,
 	} {

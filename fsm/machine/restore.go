@@ -150,7 +150,7 @@ func (rs *restorer) key(r *codec.Reader) {
 	if r.Failed() != nil {
 		return
 	}
-	if q == nil || k.Key == "" && q.keys == nil || q.keys != nil && q.keys.Known(k.Key) {
+	if q == nil || k.Key == "" && q.keys == nil || q.keys.Group(k.Key) != 0 {
 		r.Damaged("key of an unknown queue, or twice")
 		return
 	}

@@ -100,8 +100,12 @@ func (m *Model) deleteQueue(c *fsm.DeleteQueue) fsm.Result {
 		m.forget(t)
 	}
 	slices.SortFunc(q.schedules, func(a, b *fsm.Schedule) int { return cmp.Compare(a.Name, b.Name) })
-	q.schedules = q.schedules[min(len(q.schedules), fsm.StepMax-len(removed)-len(forgotten)):]
+	dropped := min(len(q.schedules), fsm.StepMax-len(removed)-len(forgotten))
+	q.schedules = q.schedules[dropped:]
 	more := len(held) > len(removed) || len(remembered) > len(forgotten) || len(q.schedules) > 0
+	slices.SortFunc(q.memories, func(a, b fsm.KeyMemory) int { return cmp.Compare(a.Serial, b.Serial) })
+	q.memories = q.memories[min(len(q.memories), fsm.StepMax-len(removed)-len(forgotten)-dropped):]
+	more = more || len(q.memories) > 0
 	if !more {
 		m.queues = slices.DeleteFunc(m.queues, func(p *queue) bool { return p == q })
 	}

@@ -126,7 +126,8 @@ func sameSpec(a, b fsm.ScheduleSpec) bool {
 
 // scheduleBytes is what a schedule counts against maxBytes.
 func scheduleBytes(name string, put *fsm.Put) uint64 {
-	return uint64(len(name)) + (&job{Job: fsm.Job{Generated: true, Key: put.Key, Headers: put.Headers, Body: put.Body}}).bytes()
+	each := job{Job: fsm.Job{Generated: true, Key: put.Key, Headers: put.Headers, Body: put.Body}}
+	return uint64(len(name)) + each.bytes()
 }
 
 // endIfDone ends a schedule that has fired as often as it may.

@@ -127,17 +127,6 @@ func (k *Keys) All() iter.Seq[uint32] {
 	}
 }
 
-// Of are the groups of a queue. It looks at those of all queues.
-func (k *Keys) Of(queue uint32) iter.Seq[uint32] {
-	return func(yield func(uint32) bool) {
-		for group := range k.All() {
-			if k.groups.at(group).Queue == queue && !yield(group) {
-				return
-			}
-		}
-	}
-}
-
 // Next returns the first group of a queue from an index on, 0 if there is none among the next most
 // groups of all queues; the index after the last one that it looked at, 0 after the last of all; and
 // how many it looked at.

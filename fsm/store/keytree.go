@@ -55,19 +55,11 @@ func (k *Keys) GroupOf(job uint32) uint32 { return k.linkOf(job).group & (1<<gro
 // class says which jobs of a key come together: first those that wait for their turn, then the
 // DELAYED, the RESERVED and the DEAD ones.
 func (k *Keys) class(order KeyOrder, job uint32) uint8 {
-	switch k.store.slots.at(job).State() {
-	case fsm.Ready:
+	state := k.store.slots.at(job).State()
+	if state == fsm.Ready || state == fsm.Delayed && order == ByPlace {
 		return 0
-	case fsm.Delayed:
-		if order == ByPlace {
-			return 0
-		}
-		return 1
-	case fsm.Reserved:
-		return 2
-	default:
-		return 3
 	}
+	return uint8(state)
 }
 
 // less reports whether job a comes before job b.
@@ -167,7 +159,7 @@ func (k *Keys) Remove(order KeyOrder, job uint32) {
 	g := k.groups.edit(k.GroupOf(job))
 	g.root = k.remove(order, g.root, job)
 	if g.Head == job {
-		g.Head = k.first(g.root)
+		g.Head = k.after(order, g.root, 0, ^fsm.StateSet(0))
 	}
 }
 
@@ -179,9 +171,7 @@ func (k *Keys) remove(order KeyOrder, node, job uint32) uint32 {
 	n := k.linkOf(node)
 	switch {
 	case node == job:
-		left, right := n.left, n.right
-		n.left, n.right = 0, 0
-		return k.merge(left, right)
+		return k.merge(n.left, n.right)
 	case k.less(order, job, node):
 		n.left = k.remove(order, n.left, job)
 	default:
@@ -207,17 +197,6 @@ func (k *Keys) merge(left, right uint32) uint32 {
 		k.setStates(right)
 		return right
 	}
-}
-
-func (k *Keys) first(node uint32) uint32 {
-	for node != 0 {
-		left := k.linkOf(node).left
-		if left == 0 {
-			break
-		}
-		node = left
-	}
-	return node
 }
 
 // Clear empties the tree of a group, of which the caller then inserts all jobs anew.

@@ -67,6 +67,7 @@ const (
 	byExpiry                    // finished leases by (expiry, fence)
 	byRate                      // memories of keys by (time of the full bucket, serial)
 	bySchedule                  // schedules by (next, serial)
+	ByMemory                    // memories of keys by serial
 )
 
 // by returns an empty order of the given kind.
@@ -84,6 +85,8 @@ func (o *orders) key(kind OrderKind, index uint32) Key {
 	case byRate:
 		m := o.store.Keys.memories.at(index)
 		return Key{At: m.RateAt, Serial: m.Serial, Index: index}
+	case ByMemory:
+		return Key{Serial: o.store.Keys.memories.at(index).Serial, Index: index}
 	case bySchedule:
 		r := o.store.Schedules.records.at(index)
 		return Key{At: r.Next, Serial: r.Serial, Index: index}

@@ -13,7 +13,8 @@ func TestDemand(t *testing.T) {
 	all := demand(&fsm.Request{Commands: []fsm.Command{
 		&job, &fsm.PutSchedule{Queue: "tenant/q", Name: "nightly", Job: job}, &fsm.Put{Queue: "q", Key: "other"},
 	}})
-	if got, want := all["tenant"], (Amounts{JobsLimit: 1, BytesLimit: 14 + 21, PutRate: 1000}); len(all) != 1 || got != want {
+	want := Amounts{JobsLimit: 1, BytesLimit: 14 + 21, PutRate: 1000}
+	if got := all["tenant"]; len(all) != 1 || got != want {
 		t.Errorf("the request needs %v of %d namespaces, want %v", got, len(all), want)
 	}
 }
