@@ -14,10 +14,17 @@ import (
 // of no leader has waited as long itself before it answers.
 const noLeaderRetry = 5 * time.Second
 
+// onceKey marks the context of a call that must not be made again after an unknown outcome.
+type onceKey struct{}
+
+// Once returns a context for a call that carries no request id and is no repeat of an earlier one if
+// it is made again. It is not repeated while its outcome is unknown.
+func Once(ctx context.Context) context.Context { return context.WithValue(ctx, onceKey{}, true) }
+
 // retryInterceptor repeats a call in two cases: the server did not apply it because the shard had
 // no leader, or the server does not know whether it was applied. Every call of this command carries
 // a request id, changes nothing, or may be repeated without; only CreateToken may then make a second
-// token. The interceptor does not wait for an unreachable server, because a script wants to know.
+// token. Calls with a context of Once are left alone when their outcome is unknown. The interceptor does not wait for an unreachable server, because a script wants to know.
 // The repeat goes to another of the servers, if there are several. Then a server that is stopping is
 // a third case.
 //
@@ -33,6 +40,9 @@ func retryInterceptor(first, longest time.Duration, servers *serverList) connect
 				reason := reasonOf(err)
 				if reason == belfryv1.Reason_REASON_UNKNOWN_OUTCOME {
 					open, until = err, time.Now().Add(noLeaderRetry)
+				}
+				if open != nil && ctx.Value(onceKey{}) != nil {
+					return response, err
 				}
 				if worthRepeating(reason, servers.several()) && time.Now().Before(until) && Wait(ctx, pause) {
 					servers.leave()

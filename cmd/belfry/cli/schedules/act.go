@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
@@ -98,17 +96,18 @@ func (a verbs) triggerCommand() *cobra.Command {
 		Short: "Put one job of a schedule at once, also if it is paused",
 		Long: `
 Trigger puts one job of a schedule at once, whatever its policy says, and also if it is paused. A job
-of the same time that is there, or ended within the dedup window, is not put again.`,
+of the same time that is there, or ended within the dedup window, is not put again. So a repeat is
+safe with --at only: without it the time is the present of the server.`,
 		Example:           "  belfry schedule trigger reports nightly",
 		Args:              cli.Arguments(2, 2, "QUEUE", "NAME"),
 		ValidArgsFunction: a.CompleteQueue,
 	}
 	c.Flags().Var(&at, flag.At,
-		"the nominal time of the job, at most a minute from now (RFC 3339); not given, the present")
+		"the nominal time of the job, at most a minute from now (RFC 3339); not given, the present of the server")
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		request := &belfryv1.TriggerScheduleRequest{Queue: args[0], Name: args[1], At: at.Proto}
-		if request.At == nil {
-			request.At = timestamppb.New(a.Now().Truncate(time.Millisecond))
+		if request.At == nil { // the present of the server, which is another one in a repeat
+			ctx = cli.Once(ctx)
 		}
 		response, err := conn.Schedules.TriggerSchedule(ctx, request)
 		if err != nil {

@@ -132,7 +132,7 @@ func TestActs(t *testing.T) {
 			args:   []string{"schedule", "trigger", "q", "a"},
 			answer: &belfryv1.TriggerScheduleResponse{Id: "cron:a@x", Created: true},
 			want:   clitest.Left(0, "put cron:a@x in q\n", ""),
-			sent:   &belfryv1.TriggerScheduleRequest{Queue: "q", Name: "a", At: clitest.At(0)},
+			sent:   &belfryv1.TriggerScheduleRequest{Queue: "q", Name: "a"},
 		},
 		{
 			args:   []string{"schedule", "trigger", "q", "a", "--at", "2030-01-31T08:00:00Z"},
@@ -215,4 +215,21 @@ func TestAllFieldsAreNamedAsFlags(t *testing.T) {
 	outcome(t, h.Run("schedule", "put", "q", "a", "--every", "1m", "--request-id", "r"), clitest.Left(cli.CodeUsage, "",
 		"belfry: INVALID: name: too long; --time-zone: there is no such zone; see the list; --retry-delays: too long; "+
 			"--overlap: unknown; --ttr: out of range: 1s to 1d\n"))
+}
+
+// TestTriggerOnce: without --at a repeat would mean another job, so there is none.
+func TestTriggerOnce(t *testing.T) {
+	for want, args := range map[int][]string{1: nil, 2: {"--at", "2030-01-31T08:00:00Z"}} {
+		sent := 0
+		h := newHarness(t, func(proto.Message) (proto.Message, error) {
+			if sent++; sent == 1 {
+				return nil, clitest.WireError(connect.CodeUnavailable, "UNKNOWN_OUTCOME", "the leader is gone")
+			}
+			return &belfryv1.TriggerScheduleResponse{Id: "cron:a@x"}, nil
+		})
+		got := h.Run(append([]string{"schedule", "trigger", "q", "a"}, args...)...)
+		if sent != want || got.Code != map[int]int{1: cli.CodeUnknown, 2: cli.CodeOK}[want] {
+			t.Errorf("%q: sent %d times, want %d: %+v", args, sent, want, got)
+		}
+	}
 }
