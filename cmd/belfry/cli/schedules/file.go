@@ -148,7 +148,7 @@ func (r *reader) group(line int, pairs []pair) {
 		case keyQueue:
 			within.queue = r.text(p)
 		case keyPrefix:
-			within.prefix = r.text(p)
+			within.prefix = r.prefix(p)
 		case keySchedules:
 			list = resolved(p.value)
 		default:
@@ -171,6 +171,18 @@ func (r *reader) group(line int, pairs []pair) {
 			r.schedule(item.Line, pairs, within)
 		}
 	}
+}
+
+// prefix returns the value of a prefix, which must be able to begin a name.
+func (r *reader) prefix(p pair) string {
+	text := r.text(p)
+	if strings.ContainsFunc(text, func(c rune) bool {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		return !letter && !strings.ContainsRune("._:/-", c)
+	}) {
+		r.fail(p.line, "%s: no name begins with %q: only letters, digits and the characters . _ : / - are allowed", p.key, text)
+	}
+	return text
 }
 
 // schedule reads a schedule within a group; of none the scope is empty.

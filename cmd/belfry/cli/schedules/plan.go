@@ -75,10 +75,18 @@ func (p planner) plan(ctx context.Context, d *definitions, prune bool) (*plan, e
 			return err
 		})
 	}
+	empty := d.empty()
+	wrongScopes := make([]error, len(empty))
+	for i, s := range empty {
+		group.Go(func() (err error) {
+			wrongScopes[i], err = p.check(all, s)
+			return err
+		})
+	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(wrong...); err != nil {
+	if err := errors.Join(append(wrong, wrongScopes...)...); err != nil {
 		return nil, cli.ExitWith(cli.CodeUsage, err.Error())
 	}
 	out := &plan{Created: []*change{}, Changed: []*change{}, Deleted: []*change{}} // lists in JSON, not null
@@ -145,6 +153,35 @@ func (p planner) compare(ctx context.Context, e *entry) (c *change, wrong, err e
 		return nil, fmt.Errorf("%s: %s: %s", e.place(field), field, text), nil
 	}
 	return c, nil, err
+}
+
+// empty returns the scopes whose queues the files name without a schedule.
+func (d *definitions) empty() (list []scope) {
+	named := map[string]bool{}
+	for _, e := range d.entries {
+		named[e.queue] = true
+	}
+	for _, s := range d.scopes {
+		if !named[s.queue] {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// check asks the server for a scope without schedules. wrong is what it refuses, such as the name of the
+// queue.
+func (p planner) check(ctx context.Context, s scope) (wrong, err error) {
+	err = p.Within(ctx, func(ctx context.Context) error {
+		_, err := p.conn.Schedules.ListSchedules(ctx, &belfryv1.ListSchedulesRequest{
+			Queue: s.queue, Prefix: s.prefix, PageSize: 1,
+		})
+		return err
+	})
+	if field, text, ok := cli.WrongField(err); ok {
+		return fmt.Errorf("%s: %s: %s", s.place, field, text), nil
+	}
+	return nil, err
 }
 
 // prune adds the schedules that are to be deleted.
