@@ -11,7 +11,6 @@ import (
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
-	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -129,55 +128,6 @@ func (a verbs) apply(ctx context.Context, planner planner, d *definitions, f *ap
 		}
 	}
 	return a.carryOut(ctx, planner, p)
-}
-
-// carryOut makes the changes of a plan, one after the other, and says what became of each.
-func (a verbs) carryOut(ctx context.Context, planner planner, p *plan) error {
-	done := &plan{Created: []*change{}, Changed: []*change{}, Deleted: []*change{}, Unchanged: p.Unchanged}
-	var first, stopped error
-	for _, c := range p.all() {
-		if stopped != nil {
-			done.fail(c, "not tried")
-			continue
-		}
-		said, err := planner.make(ctx, c)
-		if err != nil {
-			done.fail(c, explain(c, err))
-			if first == nil {
-				first = err
-			}
-			if ends(ctx, err) {
-				stopped = err
-			}
-			continue
-		}
-		done.did(c)
-		if a.Output != "json" {
-			fmt.Fprintln(a.Out, said)
-		}
-	}
-	for _, failure := range done.Failed {
-		fmt.Fprintf(a.Err, "belfry: %s in %s: %s\n", failure.Name, failure.Queue, failure.Error)
-	}
-	err := a.ShowValue(done, func(w io.Writer) {
-		fmt.Fprintf(w, "%d created, %d changed, %d deleted, %d unchanged", len(done.Created), len(done.Changed),
-			len(done.Deleted), done.Unchanged)
-		if len(done.Failed) > 0 {
-			fmt.Fprintf(w, ", %d failed", len(done.Failed))
-		}
-		fmt.Fprintln(w)
-	})
-	switch {
-	case err != nil || first == nil:
-		return err
-	case ctx.Err() != nil:
-		return first
-	case done.empty():
-		return cli.ExitWith(codeOf(ctx, first), "")
-	default:
-		return cli.ExitWith(cli.CodePartly, render.Count(len(done.Failed), "schedule")+
-			" failed; apply the file again for the rest")
-	}
 }
 
 // did notes a change that was made.

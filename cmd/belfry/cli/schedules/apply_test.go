@@ -414,6 +414,7 @@ func TestPruneScopes(t *testing.T) {
 		for _, r := range s.changes {
 			deleted = append(deleted, r.(*belfryv1.DeleteScheduleRequest).Name)
 		}
+		slices.Sort(deleted) // several are deleted at one time
 		if got := strings.Join(deleted, " "); got != tt.want {
 			t.Errorf("%s: deleted %q, want %q", name, got, tt.want)
 		}
@@ -439,6 +440,28 @@ func TestApplyRefuses(t *testing.T) {
 	h.System.In = strings.NewReader("queue: q\nname: x\nspec: {evry: 1h}")
 	outcome(t, h.Run("schedule", "apply", "-f", "-"), clitest.Left(cli.CodeUsage, "",
 		"belfry: standard input:3: spec.evry: unknown field; did you mean \"every\"?\n"))
+	if len(h.Requests) > 0 {
+		t.Errorf("sent %v", h.Requests)
+	}
+}
+
+// TestApplyChecksEmptyGroups: a group without schedules may claim a queue that is none, or names that no
+// schedule can have.
+func TestApplyChecksEmptyGroups(t *testing.T) {
+	s, h := newStore(t)
+	s.before = func(r proto.Message) error {
+		if r, ok := r.(*belfryv1.ListSchedulesRequest); ok && r.Queue == "bad name" {
+			return clitest.InvalidField("queue", "queue: only letters are allowed")
+		}
+		return nil
+	}
+	bad := clitest.WriteFile(t, "f.yaml", "{queue: q, schedules: []}\n---\n{queue: bad name, schedules: []}\n")
+	outcome(t, h.Run("schedule", "apply", "-f", bad), clitest.Left(cli.CodeUsage, "",
+		"belfry: "+bad+":3: queue: only letters are allowed\n"))
+	h.Requests = nil
+	bad = clitest.WriteFile(t, "f.yaml", "queue: q\nprefix: '*bad*'\nschedules: []\n")
+	outcome(t, h.Run("schedule", "apply", "-f", bad), clitest.Left(cli.CodeUsage, "", "belfry: "+bad+
+		":2: prefix: no name begins with \"*bad*\": only letters, digits and the characters . _ : / - are allowed\n"))
 	if len(h.Requests) > 0 {
 		t.Errorf("sent %v", h.Requests)
 	}
