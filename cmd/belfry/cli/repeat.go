@@ -23,10 +23,11 @@ func Once(ctx context.Context) context.Context { return context.WithValue(ctx, o
 
 // retryInterceptor repeats a call in two cases: the server did not apply it because the shard had
 // no leader, or the server does not know whether it was applied. Every call of this command carries
-// a request id, changes nothing, or may be repeated without; only CreateToken may then make a second
-// token. Calls with a context of Once are left alone when their outcome is unknown. The interceptor does not wait for an unreachable server, because a script wants to know.
-// The repeat goes to another of the servers, if there are several. Then a server that is stopping is
-// a third case.
+// a request id, changes nothing, or may be repeated without; only CreateToken may then make a
+// second token. Calls with a context of Once are left alone when their outcome is unknown. The
+// interceptor does not wait for an unreachable server, because a script wants to know. The repeat
+// goes to another of the servers, if there are several. Then a server that is stopping is a third
+// case.
 //
 // Only the shard itself can resolve an unknown outcome. If the shard is not reached within
 // noLeaderRetry, the outcome stays unknown, whatever the last refusal was.

@@ -180,7 +180,8 @@ func (r *reader) prefix(p pair) string {
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 		return !letter && !strings.ContainsRune("._:/-", c)
 	}) {
-		r.fail(p.line, "%s: no name begins with %q: only letters, digits and the characters . _ : / - are allowed", p.key, text)
+		r.fail(p.line, "%s: no name begins with %q: only letters, digits and the characters . _ : / - are allowed",
+			p.key, text)
 	}
 	return text
 }
