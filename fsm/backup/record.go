@@ -18,8 +18,8 @@ import (
 // A block has whole records: byte BackupKind, uvarint length, and that many bytes. The first record
 // is the header. The last is the trailer, alone in its block, with the SHA-256 of all bytes before
 // that block. Between them come the queues of the catalog and the quotas of namespaces, then each
-// shard: its head, its queues, paused keys, jobs and tombstones, and its end. A queue comes before
-// what it holds. Records name their queue and so mean the same in every shard.
+// shard: its head, its queues, paused keys, schedules, jobs and tombstones, and its end. A queue
+// comes before what it holds. Records name their queue and so mean the same in every shard.
 const magic = "BELFBK\x00"
 
 // Header says what a backup contains.

@@ -6,12 +6,11 @@ import (
 	"github.com/belfrydb/belfry/fsm/codec"
 )
 
-// Export emits the shard as records of a backup: head, queues, paused keys, jobs, tombstones, end. It leaves out
-// a queue for which keep returns false, with all that the queue holds. A record is valid until emit
-// returns. The first error of emit ends the export. Remembered requests, finished leases, and
-// the tokens and turns of keys are left out: they end within minutes or a day, and mean nothing in
-// another cluster. Export may run beside
-// Apply, as WriteTo may.
+// Export emits the shard as records of a backup: head, queues, paused keys, schedules, jobs, tombstones,
+// end. It leaves out a queue for which keep returns false, with all that the queue holds. A record is
+// valid until emit returns. The first error of emit ends the export. Remembered requests, finished
+// leases, and the tokens and turns of keys are left out: they end within minutes or a day, and mean
+// nothing in another cluster. Export may run beside Apply, as WriteTo may.
 func (s *Snapshot) Export(shard uint32, keep func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) error {
 	head := backup.Section{Shard: shard, Index: s.head.Index, Clock: s.head.Scalars.Clock, Serial: s.head.Scalars.Serial}
 	if err := emit(backup.SectionRecord(&head)); err != nil {

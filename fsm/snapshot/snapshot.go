@@ -37,8 +37,8 @@ const (
 	KindAnswer    Kind = 6  // see codec.AppendAnswer
 	KindTrailer   Kind = 7  // uvarint number of records before; 8 bytes digest
 	KindRestore   Kind = 8  // see codec.AppendRestoreMark; only if there is one
-	KindKey       Kind = 10 // uvarint CreateSeq, and what codec.AppendKeyMemory writes; from format 4 on
 	KindSchedule  Kind = 9  // uvarint CreateSeq, and what codec.AppendSchedule writes; from format 4 on
+	KindKey       Kind = 10 // uvarint CreateSeq, and what codec.AppendKeyMemory writes; from format 4 on
 )
 
 // Head is what a shard has besides its records.
