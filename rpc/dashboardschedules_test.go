@@ -73,7 +73,7 @@ func TestDashboardSchedules(t *testing.T) {
 	}
 	const form = "2006-01-02 15:04:05.000 -07:00"
 	list := s.shows("/ui/schedules?queue=shop%2Freports", ">night/full</a>", "<code>30 2 * * *</code> in Europe/Berlin",
-		">"+next.Format(form)+"</time>", ">"+next.In(berlin).Format(form)+"</time> "+next.In(berlin).Format("MST"),
+		">"+next.Format(form)+"</time>", ">"+next.In(berlin).Format("2006-01-02 15:04:05-07:00 MST")+"</td>",
 		">every 1h30m, 7s later<", "none yet", "none: its end is over", `<span class="tag">paused</span>`,
 		"&lt;i&gt;move&lt;/i&gt; �</span>", "!<i>", `data-refresh="5"`).body
 	if !strings.Contains(next.In(berlin).Format(form), "02:30:00.000 +0") {
@@ -422,8 +422,7 @@ func TestDashboardRoomsNeedTheirFormat(t *testing.T) {
 	}
 }
 
-// TestDashboardRoomsWithoutLeaders: pages about schedules show what the replicas have, and say so. Keys
-// are not read from replicas, and their pages say why there are none.
+// TestDashboardRoomsWithoutLeaders: pages about schedules and keys show what the replicas have, and say so.
 func TestDashboardRoomsWithoutLeaders(t *testing.T) {
 	n := &leaderless{}
 	s := serve(t, withDashboard, func(cfg *Config) {
@@ -439,9 +438,6 @@ func TestDashboardRoomsWithoutLeaders(t *testing.T) {
 		s.shows(page, "night/full", "A shard has no leader that answers.")
 	}
 	for _, page := range []string{"/ui/keys?queue=shop%2Freports", "/ui/key?queue=shop%2Freports&key=k"} {
-		if got := s.send(http.MethodGet, page, ""); got.status != http.StatusServiceUnavailable ||
-			!strings.Contains(got.body, "NO_LEADER") {
-			t.Errorf("%s: %d %s", page, got.status, got.body)
-		}
+		s.shows(page, "A shard has no leader that answers.")
 	}
 }

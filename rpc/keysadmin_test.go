@@ -287,3 +287,21 @@ func TestListKeysStopsInTime(t *testing.T) {
 		t.Errorf("stopped %v after %d with %d keys, %v", page.GetStoppedEarly(), page.GetSearched(), len(page.GetKeys()), err)
 	}
 }
+
+// TestListKeysStale: replicas are asked once each, because any of them may answer the next question.
+func TestListKeysStale(t *testing.T) {
+	s := serve(t)
+	s.node.Format = fsm.LatestFormat
+	_, a := s.bothClients()
+	for i := range fsm.KeysScanMax + 1 {
+		s.putKeyed("q", 1, fmt.Sprint("k", i), 1)
+	}
+	for stale, searched := range map[bool]uint64{false: fsm.KeysScanMax + 1, true: fsm.KeysScanMax} {
+		page, err := a.ListKeys(t.Context(), &belfryv1.ListKeysRequest{Queue: "q", PageSize: 10, Stale: stale})
+		if err != nil || page.Stale != stale || page.StoppedEarly != stale || page.Searched != searched ||
+			len(page.Keys) != 10 {
+			t.Errorf("stale %v: %v, stopped %v after %d with %d keys, %v", stale, page.GetStale(), page.GetStoppedEarly(),
+				page.GetSearched(), len(page.GetKeys()), err)
+		}
+	}
+}

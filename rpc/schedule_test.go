@@ -338,6 +338,20 @@ func TestManySchedules(t *testing.T) {
 	expectSchedules(t, c, "b/", "b/1 paused: , b/3 paused: why")
 }
 
+// TestNextLocal: the time of the next firing is also that of a clock in its zone, by the node's own data.
+func TestNextLocal(t *testing.T) {
+	_, c := serveSchedules(t)
+	put, err := c.PutSchedule(t.Context(), nightly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := c.ListSchedules(t.Context(), &belfryv1.ListSchedulesRequest{Queue: "reports"})
+	if err != nil || len(list.GetSchedules()) != 1 ||
+		list.GetSchedules()[0].GetNextLocal() != put.GetTimes()[0].GetLocal() {
+		t.Errorf("%v, %v, want %v", list, err, put.GetTimes()[0])
+	}
+}
+
 // TestPauseNoSchedule: if no schedule has the prefix, nothing is logged, and the answer says where that
 // was seen.
 func TestPauseNoSchedule(t *testing.T) {

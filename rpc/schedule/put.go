@@ -115,7 +115,7 @@ func times(name string, rule *cron.Rule, after time.Time, most int) (list []*bel
 		}
 		nominal := fsm.Time(at.UnixNano())
 		list = append(list, &belfryv1.ScheduleTime{
-			Nominal: wire.ExactTime(nominal), Local: at.Format("2006-01-02T15:04:05.999-07:00 MST"),
+			Nominal: wire.ExactTime(nominal), Local: at.Format(localForm),
 			DueAt: wire.CeilTime(nominal.Add(cron.JitterOf(name, at, rule.Jitter()))),
 		})
 	}

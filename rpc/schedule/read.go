@@ -27,7 +27,7 @@ func (s *Service) GetSchedule(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	return &belfryv1.GetScheduleResponse{Schedule: wireSchedule(&held), Witness: wire.Witness(witness),
+	return &belfryv1.GetScheduleResponse{Schedule: s.wireSchedule(&held), Witness: wire.Witness(witness),
 		Stale: req.GetStale()}, nil
 }
 
@@ -67,7 +67,7 @@ func (s *Service) ListSchedules(ctx context.Context,
 	slices.SortFunc(all, func(a, b fsm.Schedule) int { return cmp.Compare(a.Name, b.Name) })
 	out := &belfryv1.ListSchedulesResponse{Witnesses: witnesses, Stale: req.GetStale()}
 	for i := range all[:min(len(all), query.Max)] {
-		v := wireSchedule(&all[i])
+		v := s.wireSchedule(&all[i])
 		v.Job.Headers, v.Job.Body, v.Job.Key = nil, nil, "" // what jobs say takes another scope
 		out.Schedules = append(out.Schedules, v)
 	}

@@ -20,6 +20,8 @@ import (
 type Calendars interface {
 	// Rule returns the rule of a spec. The error is that of cron.Compile.
 	Rule(spec *fsm.ScheduleSpec) (*cron.Rule, error)
+	// Zones returns the time-zone data.
+	Zones() *cron.Zones
 	// Of returns the calendar of a schedule. The error is that of Rule.
 	Of(name string, spec *fsm.ScheduleSpec) (schedules.Calendar, error)
 }

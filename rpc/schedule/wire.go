@@ -1,23 +1,38 @@
 package schedule
 
 import (
+	"cmp"
 	"time"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/belfrydb/belfry/cron"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
+// localForm is a nominal time as a clock shows it.
+const localForm = "2006-01-02T15:04:05.999-07:00 MST"
+
+// local writes a time as a clock in a time zone shows it; nothing if there is none, or no such zone.
+func local(zones *cron.Zones, at fsm.Time, zone string) string {
+	found, err := zones.Load(cmp.Or(zone, "UTC"))
+	if err != nil || at == 0 {
+		return ""
+	}
+	return time.Unix(0, int64(at)).In(found.Location()).Format(localForm)
+}
+
 // wireSchedule converts a schedule.
-func wireSchedule(v *fsm.Schedule) *belfryv1.Schedule {
+func (s *Service) wireSchedule(v *fsm.Schedule) *belfryv1.Schedule {
 	out := &belfryv1.Schedule{
 		Queue: v.Queue, Name: v.Name, Version: v.Version, Spec: wireSpec(&v.Spec), Policy: wirePolicy(&v.Policy),
 		Job: wireJob(&v.Job), CreatedAt: wire.CeilTime(v.Created), ChangedAt: wire.CeilTime(v.Changed),
 		Next: wire.CeilTime(v.Next), Paused: v.Paused, Note: v.Note, ZoneData: v.ZoneData,
+		NextLocal: local(s.calendars.Zones(), v.Next, v.Spec.TimeZone),
 		Counts: &belfryv1.ScheduleCounts{
 			Fired: v.Counts.Fired, Missed: v.Counts.Missed, Skipped: v.Counts.Skipped, Backfilled: v.Counts.Backfilled,
 		},

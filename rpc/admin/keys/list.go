@@ -36,7 +36,7 @@ func (s *Service) ListKeys(ctx context.Context, req *belfryv1.ListKeysRequest) (
 			Queue: c.Queue("queue", req.GetQueue()), Prefix: c.KeyPrefix("prefix", req.GetPrefix()), Scan: fsm.KeysScanMax,
 		},
 		order: req.GetOrder(), most: c.Page("pageSize", req.GetPageSize()), now: s.rules.Now,
-		from: shardcall.Reader{Router: s.router},
+		from: shardcall.Reader{Router: s.router, Stale: req.GetStale()},
 	}
 	if req.GetState() != belfryv1.JobState_JOB_STATE_UNSPECIFIED {
 		l.query.State = held(c, "state", req.GetState())
@@ -81,7 +81,7 @@ func (l *list) read(ctx context.Context, shards []uint32) (*belfryv1.ListKeysRes
 	if err != nil {
 		return nil, err
 	}
-	out := &belfryv1.ListKeysResponse{Witnesses: witnesses, AsOf: shardcall.AsOf(readings...)}
+	out := &belfryv1.ListKeysResponse{Witnesses: witnesses, AsOf: shardcall.AsOf(readings...), Stale: l.from.Stale}
 	var all []fsm.Key
 	for i := range readings {
 		r := &readings[i]
@@ -100,8 +100,8 @@ func (l *list) read(ctx context.Context, shards []uint32) (*belfryv1.ListKeysRes
 }
 
 // readShard returns the best keys of a shard, one more than a page has, and how many keys it looked at.
-// Next is not 0 if it stopped at a bound. An index of keys means something to one leader only, so a
-// new one is asked from the beginning.
+// Next is not 0 if it stopped at a bound. An index of keys means something to one replica only, so a
+// new leader is asked from the beginning, and replicas, of which any may answer, are asked once.
 func (l *list) readShard(ctx context.Context, shard uint32) (sum fsm.Reading, w node.Witness, err error) {
 	began, query := l.now(), l.query
 	var keys []fsm.Key
@@ -118,7 +118,7 @@ func (l *list) readShard(ctx context.Context, shard uint32) (sum fsm.Reading, w 
 		}
 		w = at
 		keys = l.best(append(keys, r.Keys...))
-		if r.Next == 0 || scanned >= scanMax || l.now().Sub(began) >= scanTime {
+		if r.Next == 0 || l.from.Stale || scanned >= scanMax || l.now().Sub(began) >= scanTime {
 			sum, sum.Keys, sum.Scanned = r, keys, scanned
 			return sum, w, nil
 		}

@@ -2730,7 +2730,10 @@ type ListKeysRequest struct {
 	// 1 to 1,000, default 100; more is taken as 1,000.
 	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The nextPageToken of the page before; the other fields but pageSize must be the same as then.
-	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Answer from the nearest replicas, also if a shard has no leader: what they have applied, which may be old. Then it looks at no more
+	// than 4,096 keys of each shard.
+	Stale         bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2807,6 +2810,13 @@ func (x *ListKeysRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListKeysRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
 // ListKeysResponse is one page. Each page is made of what the shards have now: between two pages of the order BACKLOG a key
 // whose number of READY jobs changes may be left out or come twice.
 type ListKeysResponse struct {
@@ -2823,7 +2833,9 @@ type ListKeysResponse struct {
 	// What the page was read at, one for each shard.
 	Witnesses []*Witness `protobuf:"bytes,5,rep,name=witnesses,proto3" json:"witnesses,omitempty"`
 	// The time of the shard that was behind most, as of the last entry that was seen.
-	AsOf          *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	AsOf *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	// They were read from replicas as they are. Otherwise they show everything that was answered before.
+	Stale         bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2898,6 +2910,13 @@ func (x *ListKeysResponse) GetAsOf() *timestamppb.Timestamp {
 		return x.AsOf
 	}
 	return nil
+}
+
+func (x *ListKeysResponse) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 // PauseKeyRequest names a key to pause.
@@ -6979,7 +6998,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x06paused\x18\x03 \x01(\bR\x06paused\x12-\n" +
 	"\ablocked\x18\x04 \x01(\x0e2\x13.belfry.v1.KeyBlockR\ablocked\x12>\n" +
 	"\rnext_token_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vnextTokenAt\x12:\n" +
-	"\vnext_due_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tnextDueAt\"\xd1\x01\n" +
+	"\vnext_due_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tnextDueAt\"\xe7\x01\n" +
 	"\x0fListKeysRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12)\n" +
@@ -6987,14 +7006,16 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x05order\x18\x04 \x01(\x0e2\x13.belfry.v1.KeyOrderR\x05order\x12\x1b\n" +
 	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x06 \x01(\tR\tpageToken\"\x82\x02\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\x12\x14\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\"\x98\x02\n" +
 	"\x10ListKeysResponse\x12\"\n" +
 	"\x04keys\x18\x01 \x03(\v2\x0e.belfry.v1.KeyR\x04keys\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
 	"\bsearched\x18\x03 \x01(\x04R\bsearched\x12#\n" +
 	"\rstopped_early\x18\x04 \x01(\bR\fstoppedEarly\x120\n" +
 	"\twitnesses\x18\x05 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\x12/\n" +
-	"\x05as_of\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"X\n" +
+	"\x05as_of\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x12\x14\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\"X\n" +
 	"\x0fPauseKeyRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1d\n" +

@@ -271,7 +271,7 @@ type ScheduleSpec struct {
 	TimeZone string `protobuf:"bytes,4,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
 	// What happens when the clock of the zone changes. With `cron` only. Not set: ONCE.
 	Dst DST `protobuf:"varint,5,opt,name=dst,proto3,enum=belfry.v1.DST" json:"dst,omitempty"`
-	// No firing is before it. Not set: no bound.
+	// No firing is before it. After 1970-01-01T00:00:00Z and before 2200-01-01T00:00:00Z, as all times of schedules. Not set: no bound.
 	Start *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=start,proto3" json:"start,omitempty"`
 	// No firing is after it. Not set: no bound.
 	End *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=end,proto3" json:"end,omitempty"`
@@ -814,7 +814,10 @@ type Schedule struct {
 	// The last firings, at most 10, oldest first.
 	Recent []*Firing `protobuf:"bytes,13,rep,name=recent,proto3" json:"recent,omitempty"`
 	// The version of the time-zone data that `next` was found with.
-	ZoneData      string `protobuf:"bytes,14,opt,name=zone_data,json=zoneData,proto3" json:"zone_data,omitempty"`
+	ZoneData string `protobuf:"bytes,14,opt,name=zone_data,json=zoneData,proto3" json:"zone_data,omitempty"`
+	// `next` as a clock in the time zone shows it, with its offset and abbreviation, by the data of the node that answers. Empty if that does
+	// not know the zone.
+	NextLocal     string `protobuf:"bytes,15,opt,name=next_local,json=nextLocal,proto3" json:"next_local,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -947,6 +950,13 @@ func (x *Schedule) GetZoneData() string {
 	return ""
 }
 
+func (x *Schedule) GetNextLocal() string {
+	if x != nil {
+		return x.NextLocal
+	}
+	return ""
+}
+
 // ScheduleTime is a firing that is to come.
 type ScheduleTime struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1022,7 +1032,8 @@ type PutScheduleRequest struct {
 	Spec *ScheduleSpec `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
 	// What becomes of firings that cannot happen as planned.
 	Policy *SchedulePolicy `protobuf:"bytes,4,opt,name=policy,proto3" json:"policy,omitempty"`
-	// What its jobs are: body, headers, priority, ttr, ttl, max_attempts and retry_delays. Other fields must not be set.
+	// What its jobs are: text or data, headers, key, priority, ttr, ttl, max_attempts and retry_delays. Other fields must not be set. A
+	// key needs a queue with one partition.
 	Job *PutRequest `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`
 	// If not 0, the version that the schedule must have.
 	IfVersion uint64 `protobuf:"varint,6,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`
@@ -1355,7 +1366,7 @@ type ListSchedulesRequest struct {
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	// Only those whose names begin with this.
 	Prefix string `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	// 1 to 1,000, default 100.
+	// 1 to 1,000, default 100; more is taken as 1,000.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The nextPageToken of the page before.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -2440,7 +2451,7 @@ const file_belfry_v1_schedule_proto_rawDesc = "" +
 	"\askipped\x18\x03 \x01(\x04R\askipped\x12\x1e\n" +
 	"\n" +
 	"backfilled\x18\x04 \x01(\x04R\n" +
-	"backfilled\"\xa5\x04\n" +
+	"backfilled\"\xc4\x04\n" +
 	"\bSchedule\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -2458,7 +2469,9 @@ const file_belfry_v1_schedule_proto_rawDesc = "" +
 	"\x04note\x18\v \x01(\tR\x04note\x121\n" +
 	"\x06counts\x18\f \x01(\v2\x19.belfry.v1.ScheduleCountsR\x06counts\x12)\n" +
 	"\x06recent\x18\r \x03(\v2\x11.belfry.v1.FiringR\x06recent\x12\x1b\n" +
-	"\tzone_data\x18\x0e \x01(\tR\bzoneData\"\x8d\x01\n" +
+	"\tzone_data\x18\x0e \x01(\tR\bzoneData\x12\x1d\n" +
+	"\n" +
+	"next_local\x18\x0f \x01(\tR\tnextLocal\"\x8d\x01\n" +
 	"\fScheduleTime\x124\n" +
 	"\anominal\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\anominal\x12\x14\n" +
 	"\x05local\x18\x02 \x01(\tR\x05local\x121\n" +

@@ -115,14 +115,13 @@ func (v *Visit) table(all []*belfryv1.Schedule, more ...column) g.Node {
 		columns = append(columns, c.heading)
 	}
 	columns = append(columns, "Rule", "Next firing, local", "Next firing, UTC", "Last firing", "Missed")
-	zones := zones{}
 	return markup.Grid("Schedules", markup.Headings(columns...), g.Map(all, func(s *belfryv1.Schedule) g.Node {
 		paused := g.Group{markup.Tag("paused"), g.If(s.Note != "", g.Group{h.Br(), h.Span(h.Class("help free"),
 			g.Text(payload.Visible(s.Note)))})}
 		return h.Tr(
 			h.Th(h.Scope("row"), markup.Link(pageOf(s), s.Name), g.If(s.Paused, paused)),
 			g.Map(more, func(c column) g.Node { return h.Td(c.cell(s)) }),
-			h.Td(h.Class("free"), ruleText(s.Spec)), h.Td(zones.time(v.Clock.Now, s.Next, s.Spec.GetTimeZone())),
+			h.Td(h.Class("free"), ruleText(s.Spec)), h.Td(local(s)),
 			h.Td(v.utc(s.Next, v.never(s))), h.Td(v.last(s)), missed(s.Counts.GetMissed()))
 	}))
 }
@@ -231,22 +230,14 @@ func Fact(j *belfryv1.Job) g.Node {
 		payload.Visible(name)))
 }
 
-// zones are the time zones of a page, by name; nil for one that this node does not know.
-type zones map[string]*time.Location
-
-// time shows a time as a clock in a time zone does, with its offset and abbreviation.
-func (z zones) time(now time.Time, t *timestamppb.Timestamp, name string) g.Node {
-	if t == nil {
+// local shows the next firing of a schedule on its own clock, by the time-zone data of the server.
+func local(s *belfryv1.Schedule) g.Node {
+	switch {
+	case s.Next == nil:
 		return g.Text("–")
-	}
-	name = cmp.Or(name, "UTC")
-	zone, known := z[name]
-	if !known {
-		zone, _ = time.LoadLocation(name) // nil if this node does not know it
-		z[name] = zone
-	}
-	if zone == nil {
+	case s.NextLocal == "":
 		return g.Text("this node does not know the zone")
+	default:
+		return g.Text(strings.Replace(s.NextLocal, "T", " ", 1))
 	}
-	return g.Group{markup.Time(format.Clock{Now: now, Zone: zone}, t), g.Text(" " + t.AsTime().In(zone).Format("MST"))}
 }

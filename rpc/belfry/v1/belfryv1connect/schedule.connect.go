@@ -66,33 +66,35 @@ const (
 type ScheduleServiceClient interface {
 	// PutSchedule creates a schedule, or gives it another content. The content that it has already changes nothing, so a repeat is
 	// safe. A queue that is not there comes into being, as with Put.
+	// It takes the scope admin for the queue: a schedule outlives the token that made it.
 	// Errors: INVALID, TOO_LARGE, VERSION_CHANGED, QUOTA, OVERLOADED, DISK_FULL, MEMORY_FULL, QUEUE_CHANGED, QUEUE_NOT_FOUND where
 	// the cluster's setting no_auto_create has puts make no queues.
 	PutSchedule(context.Context, *v1.PutScheduleRequest) (*v1.PutScheduleResponse, error)
-	// GetSchedule reads a schedule, with its counts and its last firings.
+	// GetSchedule reads a schedule, with its counts and its last firings. It takes consume, as Get does: it shows what
+	// the jobs say.
 	// Errors: SCHEDULE_NOT_FOUND, QUEUE_NOT_FOUND.
 	GetSchedule(context.Context, *v1.GetScheduleRequest) (*v1.GetScheduleResponse, error)
 	// ListSchedules reads the schedules of a queue by name, a page at a time, without the bodies, headers and keys of
-	// their jobs.
+	// their jobs. It takes view, which put and consume include.
 	// Errors: INVALID.
 	ListSchedules(context.Context, *v1.ListSchedulesRequest) (*v1.ListSchedulesResponse, error)
-	// DeleteSchedule removes a schedule. Jobs that it has put stay, unless the request says otherwise.
+	// DeleteSchedule removes a schedule. Jobs that it has put stay, unless the request says otherwise. It takes admin.
 	// Errors: SCHEDULE_NOT_FOUND, QUEUE_NOT_FOUND, VERSION_CHANGED.
 	DeleteSchedule(context.Context, *v1.DeleteScheduleRequest) (*v1.DeleteScheduleResponse, error)
-	// PauseSchedules keeps schedules from firing until they are resumed. Those that are paused stay as they are.
+	// PauseSchedules keeps schedules from firing until they are resumed. Those that are paused stay as they are. It takes admin.
 	// Errors: INVALID, QUEUE_NOT_FOUND.
 	PauseSchedules(context.Context, *v1.PauseSchedulesRequest) (*v1.PauseSchedulesResponse, error)
-	// ResumeSchedules ends the pause of schedules. What was due meanwhile is caught up with as their policies say.
+	// ResumeSchedules ends the pause of schedules. What was due meanwhile is caught up with as their policies say. It takes admin.
 	// Errors: INVALID, QUEUE_NOT_FOUND.
 	ResumeSchedules(context.Context, *v1.ResumeSchedulesRequest) (*v1.ResumeSchedulesResponse, error)
-	// TriggerSchedule puts one job of a schedule at once, whatever its policy says, and also if it is paused.
+	// TriggerSchedule puts one job of a schedule at once, whatever its policy says, and also if it is paused. It takes put.
 	// Errors: SCHEDULE_NOT_FOUND, QUEUE_NOT_FOUND, QUEUE_FULL, QUOTA, OVERLOADED, DISK_FULL, MEMORY_FULL.
 	TriggerSchedule(context.Context, *v1.TriggerScheduleRequest) (*v1.TriggerScheduleResponse, error)
 	// BackfillSchedule puts the jobs of the nominal times in a span, whatever the policy says, and also if the schedule is paused. They
-	// are due at once. A job that is there, or ended within the dedup window, is not put again, so a repeat is safe.
+	// are due at once. A job that is there, or ended within the dedup window, is not put again, so a repeat is safe. It takes put.
 	// Errors: SCHEDULE_NOT_FOUND, QUEUE_NOT_FOUND, QUEUE_FULL, QUOTA, OVERLOADED, DISK_FULL, MEMORY_FULL.
 	BackfillSchedule(context.Context, *v1.BackfillScheduleRequest) (*v1.BackfillScheduleResponse, error)
-	// PreviewSchedule says when a schedule would fire. It changes nothing, and needs no schedule.
+	// PreviewSchedule says when a schedule would fire. It changes nothing, and needs no schedule. Any token will do.
 	// Errors: INVALID.
 	PreviewSchedule(context.Context, *v1.PreviewScheduleRequest) (*v1.PreviewScheduleResponse, error)
 }
@@ -266,33 +268,35 @@ func (c *scheduleServiceClient) PreviewSchedule(ctx context.Context, req *v1.Pre
 type ScheduleServiceHandler interface {
 	// PutSchedule creates a schedule, or gives it another content. The content that it has already changes nothing, so a repeat is
 	// safe. A queue that is not there comes into being, as with Put.
+	// It takes the scope admin for the queue: a schedule outlives the token that made it.
 	// Errors: INVALID, TOO_LARGE, VERSION_CHANGED, QUOTA, OVERLOADED, DISK_FULL, MEMORY_FULL, QUEUE_CHANGED, QUEUE_NOT_FOUND where
 	// the cluster's setting no_auto_create has puts make no queues.
 	PutSchedule(context.Context, *v1.PutScheduleRequest) (*v1.PutScheduleResponse, error)
-	// GetSchedule reads a schedule, with its counts and its last firings.
+	// GetSchedule reads a schedule, with its counts and its last firings. It takes consume, as Get does: it shows what
+	// the jobs say.
 	// Errors: SCHEDULE_NOT_FOUND, QUEUE_NOT_FOUND.
 	GetSchedule(context.Context, *v1.GetScheduleRequest) (*v1.GetScheduleResponse, error)
 	// ListSchedules reads the schedules of a queue by name, a page at a time, without the bodies, headers and keys of
-	// their jobs.
+	// their jobs. It takes view, which put and consume include.
 	// Errors: INVALID.
 	ListSchedules(context.Context, *v1.ListSchedulesRequest) (*v1.ListSchedulesResponse, error)
-	// DeleteSchedule removes a schedule. Jobs that it has put stay, unless the request says otherwise.
+	// DeleteSchedule removes a schedule. Jobs that it has put stay, unless the request says otherwise. It takes admin.
 	// Errors: SCHEDULE_NOT_FOUND, QUEUE_NOT_FOUND, VERSION_CHANGED.
 	DeleteSchedule(context.Context, *v1.DeleteScheduleRequest) (*v1.DeleteScheduleResponse, error)
-	// PauseSchedules keeps schedules from firing until they are resumed. Those that are paused stay as they are.
+	// PauseSchedules keeps schedules from firing until they are resumed. Those that are paused stay as they are. It takes admin.
 	// Errors: INVALID, QUEUE_NOT_FOUND.
 	PauseSchedules(context.Context, *v1.PauseSchedulesRequest) (*v1.PauseSchedulesResponse, error)
-	// ResumeSchedules ends the pause of schedules. What was due meanwhile is caught up with as their policies say.
+	// ResumeSchedules ends the pause of schedules. What was due meanwhile is caught up with as their policies say. It takes admin.
 	// Errors: INVALID, QUEUE_NOT_FOUND.
 	ResumeSchedules(context.Context, *v1.ResumeSchedulesRequest) (*v1.ResumeSchedulesResponse, error)
-	// TriggerSchedule puts one job of a schedule at once, whatever its policy says, and also if it is paused.
+	// TriggerSchedule puts one job of a schedule at once, whatever its policy says, and also if it is paused. It takes put.
 	// Errors: SCHEDULE_NOT_FOUND, QUEUE_NOT_FOUND, QUEUE_FULL, QUOTA, OVERLOADED, DISK_FULL, MEMORY_FULL.
 	TriggerSchedule(context.Context, *v1.TriggerScheduleRequest) (*v1.TriggerScheduleResponse, error)
 	// BackfillSchedule puts the jobs of the nominal times in a span, whatever the policy says, and also if the schedule is paused. They
-	// are due at once. A job that is there, or ended within the dedup window, is not put again, so a repeat is safe.
+	// are due at once. A job that is there, or ended within the dedup window, is not put again, so a repeat is safe. It takes put.
 	// Errors: SCHEDULE_NOT_FOUND, QUEUE_NOT_FOUND, QUEUE_FULL, QUOTA, OVERLOADED, DISK_FULL, MEMORY_FULL.
 	BackfillSchedule(context.Context, *v1.BackfillScheduleRequest) (*v1.BackfillScheduleResponse, error)
-	// PreviewSchedule says when a schedule would fire. It changes nothing, and needs no schedule.
+	// PreviewSchedule says when a schedule would fire. It changes nothing, and needs no schedule. Any token will do.
 	// Errors: INVALID.
 	PreviewSchedule(context.Context, *v1.PreviewScheduleRequest) (*v1.PreviewScheduleResponse, error)
 }
