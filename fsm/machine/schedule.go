@@ -187,7 +187,7 @@ func (m *Machine) scheduled(queue string) *schedules.Queue {
 // deadFiring tells the schedules of a queue that a job became DEAD.
 func (m *Machine) deadFiring(j job) {
 	if j.q.schedules.Len() > 0 && m.slot(j).HasID() {
-		j.q.schedules.Dead(string(m.payload(j).ID()))
+		j.q.schedules.Dead(string(m.payload(j).ID()), m.slot(j).Serial)
 	}
 }
 

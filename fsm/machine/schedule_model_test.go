@@ -152,3 +152,63 @@ func TestModelScenarioBytesOfKeysAndSchedules(t *testing.T) {
 		})
 	}
 }
+
+// TestModelScenarioDeadOfEarlier: a dead job pauses its schedule, and not a later one of the name.
+func TestModelScenarioDeadOfEarlier(t *testing.T) {
+	t.Parallel()
+	for _, of := range implementations() {
+		t.Run(of.name, func(t *testing.T) {
+			s := of.open(t, fsm.Config{})
+			speak(s, fsm.KeysFormat)
+			apply := func(c fsm.Command) *fsm.Result { return &s.Apply(start, []fsm.Request{{Commands: do(c)}})[0] }
+			put := &fsm.PutSchedule{Queue: "q", Partitions: 1, Name: "s", Policy: fsm.SchedulePolicy{PauseOnDead: true}}
+			apply(put)
+			apply(&fsm.RunSchedule{Queue: "q", Name: "s", Times: []fsm.Time{5}})
+			apply(&fsm.DeleteSchedule{Queue: "q", Name: "s"})
+			apply(put)
+			apply(&fsm.RunSchedule{Queue: "q", Name: "s", Times: []fsm.Time{6}})
+			for _, paused := range []bool{false, true} {
+				g := apply(&fsm.Reserve{Queues: []string{"q"}, Max: 1, TTR: time.Minute}).Grants[0]
+				apply(&fsm.Nack{Ref: fsm.Ref{Queue: "q", Serial: g.Serial, Fence: g.Fence}, Dead: true})
+				if v := onlySchedule(s); v.Paused != paused {
+					t.Errorf("after the end of job %d schedule %d is paused: %v", g.Serial, v.Serial, v.Paused)
+				}
+			}
+		})
+	}
+}
+
+// TestModelScenarioResetSchedules: a schedule that fired in a time that is taken back is silent until then,
+// also with another content. A new one of the name is not.
+func TestModelScenarioResetSchedules(t *testing.T) {
+	t.Parallel()
+	for _, of := range implementations() {
+		t.Run(of.name, func(t *testing.T) {
+			s := of.open(t, fsm.Config{})
+			speak(s, fsm.KeysFormat)
+			apply := func(at time.Duration, c fsm.Command) *fsm.Result {
+				return &s.Apply(after(at), []fsm.Request{{Commands: do(c)}})[0]
+			}
+			put := &fsm.PutSchedule{Queue: "q", Partitions: 1, Name: "s", Next: after(time.Second)}
+			apply(0, put)
+			ahead := 1000 * time.Hour
+			fire := &fsm.Fire{
+				Queue: "q", Name: "s", Serial: 1, Version: 1, Nominal: put.Next, Missed: 1, LastMissed: put.Next,
+				Put: after(ahead), Due: after(ahead), Next: after(ahead + time.Second),
+			}
+			if r := apply(ahead, fire); !r.Created {
+				t.Fatalf("%+v", r)
+			}
+			apply(ahead, &fsm.ResetClock{To: after(time.Minute)})
+			changed := *put
+			changed.Spec.Cron, changed.Next = "@hourly", after(time.Hour)
+			if r := apply(time.Minute, &changed); r.Due != after(ahead) || !onlySchedule(s).Replan {
+				t.Errorf("with another content it is next at %v", r.Due.Sub(start))
+			}
+			apply(time.Minute, &fsm.DeleteSchedule{Queue: "q", Name: "s"})
+			if r := apply(time.Minute, &changed); r.Due != after(time.Hour) {
+				t.Errorf("created anew it is next at %v", r.Due.Sub(start))
+			}
+		})
+	}
+}

@@ -344,7 +344,7 @@ func (q *queue) deadFiring(j *job) {
 	if j.Generated || !ok || at < 0 {
 		return
 	}
-	if s := q.schedule(rest[:at]); s != nil && s.Policy.PauseOnDead && !s.Paused {
+	if s := q.schedule(rest[:at]); s != nil && s.Policy.PauseOnDead && !s.Paused && s.Serial < j.Serial {
 		s.Paused, s.Note = true, "job "+j.ID+" is dead"
 	}
 }

@@ -133,14 +133,15 @@ func (q *Queue) Pause(c *fsm.PauseSchedules) (n uint64) {
 	return n
 }
 
-// Dead takes note that a job became DEAD: its schedule may be paused for that.
-func (q *Queue) Dead(id string) {
+// Dead takes note that a job became DEAD: its schedule may be paused for that. The job may be of an
+// earlier schedule of the name: then its serial is below that of the schedule.
+func (q *Queue) Dead(id string, serial uint64) {
 	name, ok := fsm.ScheduleOf(id)
 	if !ok {
 		return
 	}
 	if index := q.Find(name); index != 0 {
-		if s := q.Get(index); s.Policy.PauseOnDead && !s.Paused {
+		if s := q.Get(index); s.Policy.PauseOnDead && !s.Paused && serial > s.Serial {
 			s.Paused, s.Note = true, "job "+id+" is dead"
 			q.Set(index, &s)
 		}

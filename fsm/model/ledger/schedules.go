@@ -234,7 +234,7 @@ func (b *Shard) pauseOnDead(a *Job) {
 	if !ok || at < 0 {
 		return
 	}
-	if s := a.Queue.schedules[rest[:at]]; s != nil && s.policy.PauseOnDead {
+	if s := a.Queue.schedules[rest[:at]]; s != nil && s.policy.PauseOnDead && a.Serial > s.serial {
 		s.paused = true
 	}
 }
