@@ -117,7 +117,15 @@ const (
 	// ScheduleNoteBytes is the most of a note, RunMax the most jobs of a RunSchedule.
 	ScheduleNoteBytes = 256
 	RunMax            = 1000
+	// FiringsBytesMax is about the most bytes that the jobs of one RunSchedule, or of the Fires of one
+	// request, may have: each copies the body of its schedule.
+	FiringsBytesMax = 4 << 20
 )
+
+// RunJobs returns how many jobs of a content one RunSchedule puts at most.
+func RunJobs(job *Put) uint64 {
+	return max(1, min(RunMax, FiringsBytesMax/max(1, PutBytes(job))))
+}
 
 // FiringResult says what came of a firing.
 type FiringResult uint8
@@ -203,8 +211,8 @@ type Fire struct {
 
 // RunSchedule puts jobs of a schedule for the given nominal times, at most RunMax, whatever its policy
 // says and also if it is paused. A job that is held or remembered is not put again. Results: Count,
-// the jobs put; More, if the queue was full before the last one. Codes: QueueNotFound,
-// ScheduleNotFound, QueueFull if no job was put for that reason.
+// the jobs put; More, if times are left, because the queue is full or there were RunJobs: Due is the first
+// of them then. Codes: QueueNotFound, ScheduleNotFound, QueueFull if no job was put for that reason.
 type RunSchedule struct {
 	Queue, Name string
 	Times       []Time

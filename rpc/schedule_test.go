@@ -429,3 +429,22 @@ func TestSchedulesNeedFormatFour(t *testing.T) {
 		}
 	}
 }
+
+// TestBackfillOfLargeJobs: a backfill goes on where a step of 4 MiB ended, and counts each job once.
+func TestBackfillOfLargeJobs(t *testing.T) {
+	_, c := serveSchedules(t)
+	large := nightly()
+	large.Job.Body = &belfryv1.PutRequest_Text{Text: strings.Repeat("x", 1_000_000)}
+	if _, err := c.PutSchedule(t.Context(), large); err != nil {
+		t.Fatal(err)
+	}
+	for _, put := range []uint32{10, 0} {
+		got, err := c.BackfillSchedule(t.Context(), &belfryv1.BackfillScheduleRequest{
+			Queue: "reports", Name: "nightly", From: timestamppb.New(time.Date(2025, 3, 1, 0, 0, 0, 0, time.UTC)),
+			To: timestamppb.New(time.Date(2025, 3, 11, 0, 0, 0, 0, time.UTC)),
+		})
+		if err != nil || got.GetPut() != put || got.GetExisting() != 10-put || got.GetQueueFull() || got.GetRest() != nil {
+			t.Errorf("%v, %v", got, err)
+		}
+	}
+}

@@ -155,10 +155,14 @@ func (m *Machine) runSchedule(c *fsm.RunSchedule) (fsm.Result, bool) {
 	s := q.schedules.Get(index)
 	q.schedules.KeepHeld(&s)
 	var result fsm.Result
+	most := fsm.RunJobs(&s.Job)
 	for _, nominal := range c.Times[:min(len(c.Times), fsm.RunMax)] {
-		serial, full := m.putFiring(q, &s, nominal, m.scalars.Clock)
+		serial, full := uint64(0), result.Count == most
+		if !full {
+			serial, full = m.putFiring(q, &s, nominal, m.scalars.Clock)
+		}
 		if full {
-			result.More = true
+			result.More, result.Due = true, nominal
 			break
 		}
 		if serial != 0 {
@@ -198,6 +202,14 @@ func (m *Machine) NextFiring() fsm.Time {
 		return 0
 	}
 	return m.store.Schedules.Due.FirstAt()
+}
+
+// FiringBytes returns about how many bytes a job of a schedule has, at least as many; 0 if it is unknown.
+func (m *Machine) FiringBytes(queue, name string) uint64 {
+	if q := m.queues.byName[queue]; q != nil {
+		return q.schedules.JobBytes(name)
+	}
+	return 0
 }
 
 // DueSchedules returns schedules whose next firing has come; none while a restore is open.

@@ -212,3 +212,24 @@ func TestModelScenarioResetSchedules(t *testing.T) {
 		})
 	}
 }
+
+// TestModelScenarioLargeRun: a run of large jobs ends after about 4 MiB, and says where.
+func TestModelScenarioLargeRun(t *testing.T) {
+	t.Parallel()
+	for _, of := range implementations() {
+		t.Run(of.name, func(t *testing.T) {
+			s := of.open(t, fsm.Config{})
+			speak(s, fsm.KeysFormat)
+			put := &fsm.PutSchedule{Queue: "q", Partitions: 1, Name: "s", Job: fsm.Put{Body: make([]byte, 1<<20)}}
+			run := &fsm.RunSchedule{Queue: "q", Name: "s", Times: []fsm.Time{5, 6, 7, 8, 9, 10}}
+			list := s.Apply(start, []fsm.Request{{Commands: do(put, run)}})
+			if r := &list[1]; r.Count != 4 || !r.More || r.Due != 9 {
+				t.Errorf("%+v", r)
+			}
+			run.Times = run.Times[4:]
+			if r := &s.Apply(start, []fsm.Request{{Commands: do(run)}})[0]; r.Count != 2 || r.More || r.Due != 0 {
+				t.Errorf("the rest: %+v", r)
+			}
+		})
+	}
+}

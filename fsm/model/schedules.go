@@ -316,13 +316,13 @@ func (m *Model) runSchedule(c *fsm.RunSchedule) fsm.Result {
 		return fsm.Result{Code: code}
 	}
 	var result fsm.Result
+	most := fsm.RunJobs(&s.Job)
 	for _, nominal := range atMost(c.Times, 1000) {
 		j := m.firing(q, s, nominal, m.Clock)
-		if m.takesNot(q, j) {
+		if enough := result.Count == most; !enough && m.takesNot(q, j) {
 			continue
-		}
-		if q.isFull(j) {
-			result.More = true
+		} else if enough || q.isFull(j) {
+			result.More, result.Due = true, nominal
 			break
 		}
 		m.putFiring(q, s, j)

@@ -24,7 +24,7 @@ type DueQuery struct {
 	// From is where to begin. Most bounds those that are listed.
 	From Place
 	Most int
-	// Skip passes over schedules.
+	// Skip passes over schedules; nil for none.
 	Skip func(queue string, name []byte) bool
 }
 
@@ -32,6 +32,8 @@ type DueQuery struct {
 type Due struct {
 	// List are schedules in the order of their firings. They do not alias the store, and have no body.
 	List []fsm.Schedule
+	// Bytes are about how many bytes a job of each has.
+	Bytes []uint64
 	// More says that there may be more from Rest on.
 	More bool
 	Rest Place
@@ -50,7 +52,7 @@ func (s *Shard) Due(query *DueQuery, queue func(index uint32) *Queue) (d Due) {
 		looked++
 		q := queue(all.Record(k.Index).Queue)
 		switch {
-		case query.Skip(q.name, all.Name(k.Index)):
+		case query.Skip != nil && query.Skip(q.name, all.Name(k.Index)):
 			return true
 		case k.At > query.Now:
 			d.Next = k.At
@@ -58,7 +60,7 @@ func (s *Shard) Due(query *DueQuery, queue func(index uint32) *Queue) (d Due) {
 		}
 		v := q.Get(k.Index)
 		v.Job.Body = nil
-		d.List = append(d.List, v)
+		d.List, d.Bytes = append(d.List, v), append(d.Bytes, uint64(len(all.Encoded(k.Index))))
 		return true
 	})
 	return d

@@ -220,6 +220,15 @@ func (q *Queue) Reset(to fsm.Time) {
 	})
 }
 
+// JobBytes returns about how many bytes a job of a schedule has, at least as many; 0 if there is none of
+// that name.
+func (q *Queue) JobBytes(name string) uint64 {
+	if index := q.Find(name); index != 0 {
+		return uint64(len(q.shard.Store.Schedules.Encoded(index)))
+	}
+	return 0
+}
+
 // Firing returns the put of the job of a nominal time.
 func (q *Queue) Firing(s *fsm.Schedule, nominal fsm.Time) fsm.Put {
 	p := s.Job

@@ -11,10 +11,7 @@ import (
 )
 
 // firingsMax bounds the schedules that a leader plans at a time, timesMax the nominal times of each.
-const (
-	firingsMax = 4
-	timesMax   = 10_000
-)
+const firingsMax, timesMax = 4, 10_000
 
 // actOnSchedule lets a client do something with a schedule of a queue.
 func (c *crowd) actOnSchedule(q *queue) {
@@ -107,9 +104,7 @@ func (s *shard) proposeFirings() {
 		return
 	}
 	now := w.clock(s.leader)
-	due := s.machine().DueSchedules(&schedules.DueQuery{
-		Now: now, Most: firingsMax, Skip: func(string, []byte) bool { return false },
-	}).List
+	due := s.machine().DueSchedules(&schedules.DueQuery{Now: now, Most: firingsMax}).List
 	var commands []fsm.Command
 	for i := range due {
 		plan, _ := schedules.Plan(&due[i], now, reference.Calendar{Node: s.leader, Spec: &due[i].Spec}, timesMax)

@@ -35,7 +35,7 @@ type quotaWaiter struct {
 }
 
 // demand returns what a request needs of each namespace's quota; nil if it needs none.
-func demand(req *fsm.Request) (all map[string]Amounts) {
+func (q *Quotas) demand(req *fsm.Request) (all map[string]Amounts) {
 	add := func(queue string, a Amounts) {
 		name := fsm.NamespaceOf(queue)
 		if name == "" {
@@ -56,17 +56,14 @@ func demand(req *fsm.Request) (all map[string]Amounts) {
 			add(c.Queue, Amounts{JobsLimit: 1, BytesLimit: fsm.PutBytes(c), PutRate: 1000})
 		case *fsm.PutSchedule: // of the bytes that it has already, too
 			add(c.Queue, Amounts{BytesLimit: fsm.ScheduleBytes(c.Name, &c.Job)})
-		case *fsm.Fire: // how many bytes its job has is not known here
-			if c.Put != 0 {
-				add(c.Queue, Amounts{JobsLimit: 1, BytesLimit: 1})
-			}
-		case *fsm.RunSchedule:
-			add(c.Queue, Amounts{JobsLimit: uint64(len(c.Times)), BytesLimit: uint64(len(c.Times))})
 		case *fsm.Reserve:
 			for _, queue := range c.Queues {
 				add(queue, Amounts{LeasesLimit: uint64(max(c.Max, 1))})
 			}
 		}
+	}
+	for _, f := range q.view.firings(req) {
+		add(f.queue, Amounts{JobsLimit: f.jobs, BytesLimit: f.jobs * f.bytes})
 	}
 	return all
 }
@@ -79,7 +76,7 @@ func (q *Quotas) reserve(ctx context.Context, req *fsm.Request) (*Reservation, e
 	if !q.limitsAny() {
 		return nil, nil
 	}
-	all := demand(req)
+	all := q.demand(req)
 	if all == nil {
 		return nil, nil
 	}
@@ -273,7 +270,7 @@ func (q *Quotas) chargeLocked(all map[string]Amounts, now time.Time) *Reservatio
 // ok is false if a namespace that it names has none left; full says that the namespace of queue
 // itself has none.
 func (q *Quotas) reserveLeases(req *fsm.Request, queue string) (t *Reservation, ok, full bool) {
-	all := demand(req)
+	all := q.demand(req)
 	if all == nil {
 		return nil, true, false
 	}

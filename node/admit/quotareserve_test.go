@@ -10,7 +10,7 @@ import (
 func TestDemand(t *testing.T) {
 	t.Parallel()
 	job := fsm.Put{Queue: "tenant/q", Key: "four", Body: make([]byte, 10)}
-	all := demand(&fsm.Request{Commands: []fsm.Command{
+	all := (&Quotas{}).demand(&fsm.Request{Commands: []fsm.Command{
 		&job, &fsm.PutSchedule{Queue: "tenant/q", Name: "nightly", Job: job}, &fsm.Put{Queue: "q", Key: "other"},
 	}})
 	want := Amounts{JobsLimit: 1, BytesLimit: 14 + 21, PutRate: 1000}

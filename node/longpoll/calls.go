@@ -154,6 +154,7 @@ func (cs *Calls) enqueue(ctx context.Context, req *fsm.Request,
 	c.Request, c.Came, c.Reservation = req, cs.cfg.Clock.Now(), reserved
 	c.Format = cs.cfg.Format()
 	c.Encoded = codec.AppendRequestIn(c.Encoded[:0], c.Format, req)
+	c.Copies = cs.cfg.View.FiringBytes(req)
 	if err = cs.grants.enqueue(&c.grantProposal); err != nil {
 		reserved.Release()
 		cs.recycle(c)

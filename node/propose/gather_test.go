@@ -57,25 +57,29 @@ func TestProposerGoesOnBesideAnEntryThatWasGivenUp(t *testing.T) {
 	})
 }
 
-// An entry is full of work also where it is short.
+// An entry is full of work also where it is short, or if it copies 4 MiB.
 func TestProposerTakesMuchWorkForAFullEntry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := startProposer(t, Config{EntriesInFlight: 2})
-		b.send(t, 1)
-		alone := b.next(t)
-		work := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"q"}, Max: entryCostMax / 4}}}
-		for range 4 {
-			b.none(t)
-			if err := b.Enqueue(&Proposal{Request: work, Encoded: codec.AppendRequest(nil, work),
-				Complete: func(Reply, error) {}}); err != nil {
-				t.Fatal(err)
+	reserve := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"q"}, Max: entryCostMax / 4}}}
+	for what, work := range map[string]Proposal{
+		"reserve": {Request: reserve}, "copy": {Request: &fsm.Request{Commands: reserve.Commands[:0]}, Copies: 1 << 20},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := startProposer(t, Config{EntriesInFlight: 2})
+			b.send(t, 1)
+			alone := b.next(t)
+			for range 4 {
+				b.none(t)
+				if err := b.Enqueue(&Proposal{Request: work.Request, Encoded: codec.AppendRequest(nil, work.Request),
+					Copies: work.Copies, Complete: func(Reply, error) {}}); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		full := b.next(t)
-		if _, n := b.Waiting(); n > 0 || b.cost > 0 {
-			t.Errorf("%d bytes and work of %d are left", n, b.cost)
-		}
-		alone.apply(t, 1)
-		full.apply(t, 2)
-	})
+			full := b.next(t)
+			if _, n := b.Waiting(); n > 0 || b.cost > 0 {
+				t.Errorf("%s: %d bytes and work of %d are left", what, n, b.cost)
+			}
+			alone.apply(t, 1)
+			full.apply(t, 2)
+		})
+	}
 }

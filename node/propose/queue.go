@@ -26,8 +26,11 @@ const (
 	// entry within what log stores accept.
 	RequestBytesMax = 16 << 20
 	// entryCostMax bounds the work of one entry, during which the machine is locked: a few tens of
-	// milliseconds. A request that costs more gets an entry of its own.
+	// milliseconds. That is so many jobs touched, or 4 MiB of bodies copied for schedules. A request that
+	// costs more gets an entry of its own.
 	entryCostMax = 32 << 10
+	// costBytes is how many copied bytes cost as much as a job that is touched.
+	costBytes = 128
 	// giveUpMargin is how much longer than ProposeTimeout waiting requests wait for a slot, so that
 	// the entry ahead of them has failed first.
 	giveUpMargin = 100 * time.Millisecond
@@ -71,6 +74,8 @@ type Proposal struct {
 	Request *fsm.Request
 	Encoded []byte
 	Format  fsm.Format
+	// Copies is how many bytes of bodies the machine copies for the request that are not in Encoded.
+	Copies uint64
 	// Came is when a reservation could first have been granted: the lateness of its grants begins
 	// there.
 	Came fsm.Time
@@ -278,7 +283,7 @@ func (p *Queue) Enqueue(pr *Proposal) error {
 		return fmt.Errorf("%w: %d bytes, %d are the most", outcome.ErrTooLarge, size, RequestBytesMax)
 	}
 	// the first format, unless the caller set one
-	pr.cost, pr.Format = requestCost(pr.Request), max(pr.Format, fsm.FirstFormat)
+	pr.cost, pr.Format = requestCost(pr.Request)+pr.Copies/costBytes, max(pr.Format, fsm.FirstFormat)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed != nil {

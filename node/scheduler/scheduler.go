@@ -19,7 +19,7 @@ const (
 	// roundMax bounds the schedules that one round reads, and so the time for which it holds up the
 	// shard: a few milliseconds.
 	roundMax = 1000
-	// commandsMax bounds the commands of one request.
+	// commandsMax bounds the commands of one request, and fsm.FiringsBytesMax their bytes.
 	commandsMax = 1000
 	// requestsAtOnce bounds the requests of a round that wait for their entries together.
 	requestsAtOnce = 16
@@ -181,7 +181,7 @@ func (s *Scheduler) pass(ctx context.Context, now fsm.Time) (next fsm.Time, done
 		if inFront {
 			s.front = schedules.PlaceOf(&due.List[0])
 		}
-		if n := s.round(ctx, due.List, now, timelyMax); n < len(due.List) {
+		if n := s.round(ctx, &due, now, timelyMax); n < len(due.List) {
 			s.place, due.More = schedules.PlaceOf(&due.List[n]), true
 		}
 	} else if inFront && due.More {
@@ -208,7 +208,7 @@ func (s *Scheduler) catchUp(ctx context.Context, now fsm.Time) bool {
 	s.laggingPlace = due.Rest
 	if len(due.List) > 0 {
 		s.laggingFired = true
-		if n := s.round(ctx, due.List, now, laggingMax); n < len(due.List) {
+		if n := s.round(ctx, &due, now, laggingMax); n < len(due.List) {
 			s.laggingPlace, due.More = schedules.PlaceOf(&due.List[n]), true
 		}
 	}
@@ -234,12 +234,13 @@ func (s *Scheduler) arm() fsm.Time {
 
 // round plans and proposes firings of due schedules, each for at most so many nominal times, and returns
 // how many schedules it dealt with. Requests are of one namespace each, whose quota may refuse them.
-func (s *Scheduler) round(ctx context.Context, due []fsm.Schedule, now fsm.Time, most int) (dealt int) {
+func (s *Scheduler) round(ctx context.Context, due *schedules.Due, now fsm.Time, most int) (dealt int) {
 	var requests []*fsm.Request
 	last := map[string]*fsm.Request{} // of each namespace
+	left := map[*fsm.Request]uint64{} // bytes
 	firings := uint64(0)
-	for ; dealt < len(due) && firings < roundFirings; dealt++ {
-		v := &due[dealt]
+	for ; dealt < len(due.List) && firings < roundFirings; dealt++ {
+		v := &due.List[dealt]
 		calendar, err := s.cfg.Calendar(v)
 		if err != nil {
 			s.cfg.Note("reading the rule of schedule "+v.Name+" of queue "+v.Queue, err)
@@ -255,11 +256,13 @@ func (s *Scheduler) round(ctx context.Context, due []fsm.Schedule, now fsm.Time,
 		namespace := fsm.NamespaceOf(v.Queue)
 		for _, c := range plan {
 			req := last[namespace]
-			if req == nil || len(req.Commands) == commandsMax {
+			if req == nil || len(req.Commands) == commandsMax || c.Put != 0 && left[req] < due.Bytes[dealt] {
 				req = &fsm.Request{}
-				last[namespace], requests = req, append(requests, req)
+				last[namespace], requests, left[req] = req, append(requests, req), fsm.FiringsBytesMax
 			}
-			req.Commands = append(req.Commands, c)
+			if req.Commands = append(req.Commands, c); c.Put != 0 {
+				left[req] -= min(left[req], due.Bytes[dealt])
+			}
 			firings += 1 + c.Missed
 		}
 	}

@@ -226,6 +226,22 @@ func TestManySchedules(t *testing.T) {
 	})
 }
 
+// TestLargeFirings: a request puts at most about 4 MiB, and every firing has its job.
+func TestLargeFirings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShard(t)
+		d.apply(&fsm.PutSchedule{
+			Queue: "q", Partitions: 1, Name: "s", Policy: fsm.SchedulePolicy{CatchUp: fsm.CatchUpAll},
+			Next: everySecond{}.Next(now()), Job: fsm.Put{Body: make([]byte, 1<<20)},
+		})
+		time.Sleep(20 * time.Second)
+		d.lead(500 * time.Millisecond)
+		if n := d.jobs("q"); n != 20 || d.proposed != 7 { // a schedule has a few bytes beside the body
+			t.Errorf("%d jobs in %d requests", n, d.proposed)
+		}
+	})
+}
+
 // TestLaggingSchedules: schedules with a long past do not keep others from firing in time, and all their
 // nominal times are dealt with.
 func TestLaggingSchedules(t *testing.T) {

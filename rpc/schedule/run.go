@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/belfrydb/belfry/access/tokens"
@@ -125,17 +126,18 @@ func (s *Service) backfill(ctx context.Context, run *fsm.RunSchedule, requestID 
 		switch {
 		case err != nil && !full:
 			return shardcall.Partly(fault.Of(err), uint64(out.GetPut()))
-		case full || a.Result.More:
-			if !full {
-				out.Put += wire.Count(a.Result.Count)
-			}
+		case full:
 			out.QueueFull, out.Rest = true, wire.ExactTime(step.Times[0])
 			return nil
 		}
+		dealt := len(step.Times)
+		if a.Result.More { // the queue is full, as the next step finds, or the jobs were large
+			dealt = max(1, slices.Index(step.Times, a.Result.Due))
+		}
 		out.Put += wire.Count(a.Result.Count)
-		out.Existing += wire.Count(uint64(len(step.Times)) - a.Result.Count)
+		out.Existing += wire.Count(uint64(dealt) - a.Result.Count)
 		out.Witness = a.Witness()
-		left = left[len(step.Times):]
+		left = left[dealt:]
 	}
 	return nil
 }

@@ -427,13 +427,16 @@ func (b *Shard) runSchedule(c *fsm.RunSchedule, r *fsm.Result) {
 	if s == nil {
 		return
 	}
-	n := uint64(0)
+	n, most := uint64(0), fsm.FiringsBytesMax/max(1, bytesOf(&s.job))
+	left := fsm.Time(0)
 	for _, nominal := range c.Times[:min(len(c.Times), fsm.RunMax)] {
 		p := firing(s, nominal)
-		if b.takesNot(q, p) {
+		enough := n > 0 && n >= most
+		if !enough && b.takesNot(q, p) {
 			continue
 		}
-		if n == r.Count && (r.More || r.Code == fsm.QueueFull) {
+		if enough || n == r.Count && (r.More || r.Code == fsm.QueueFull) {
+			left = nominal
 			break
 		}
 		s.forgetEnded()
@@ -445,8 +448,9 @@ func (b *Shard) runSchedule(c *fsm.RunSchedule, r *fsm.Result) {
 		b.effect(nil)
 	}
 	b.look(firedOnce)
-	if r.Count != n {
-		b.violated(firedOnce, "%d jobs of schedule %s of %s were put, should be %d", r.Count, c.Name, c.Queue, n)
+	if r.Count != n || r.Due != left && r.Code == fsm.OK {
+		b.violated(firedOnce, "%d jobs of schedule %s of %s were put, should be %d; %d is left, should be %d", r.Count,
+			c.Name, c.Queue, n, r.Due, left)
 	}
 }
 
