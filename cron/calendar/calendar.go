@@ -13,20 +13,22 @@ import (
 	"github.com/belfrydb/belfry/fsm/schedules"
 )
 
-// rulesMax bounds the rules that are kept compiled, at a few hundred bytes each.
-const rulesMax = 10_000
+// expressionsMax bounds the rules that are kept compiled, by their expressions.
+const expressionsMax = 10_000
 
 // Calendars finds the calendar of a schedule. Any goroutine may use it.
 type Calendars struct {
-	zones *cron.Zones
+	zones   *cron.Zones
+	compile func(spec *cron.Spec, zones *cron.Zones) (*cron.Rule, error)
 
-	mu    sync.Mutex
-	rules map[string]*cron.Rule // by ruleKey
+	mu          sync.Mutex
+	rules       map[string]*cron.Rule // by ruleKey
+	expressions int                   // of rules
 }
 
 // New returns calendars with the given time-zone data.
 func New(zones *cron.Zones) *Calendars {
-	return &Calendars{zones: zones, rules: map[string]*cron.Rule{}}
+	return &Calendars{zones: zones, compile: cron.Compile, rules: map[string]*cron.Rule{}}
 }
 
 // Zones returns the time-zone data.
@@ -57,20 +59,33 @@ func SpecOf(spec *fsm.ScheduleSpec) *cron.Spec {
 // Rule compiles a spec, or returns the rule that was compiled before. The error is cron.Compile's.
 func (c *Calendars) Rule(spec *fsm.ScheduleSpec) (*cron.Rule, error) {
 	key := ruleKey(spec)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if rule := c.rules[key]; rule != nil {
+	if rule := c.kept(key); rule != nil {
 		return rule, nil
 	}
-	rule, err := cron.Compile(SpecOf(spec), c.zones)
+	rule, err := c.compile(SpecOf(spec), c.zones) // may take long, and the schedulers need the lock
 	if err != nil {
 		return nil, err
 	}
-	if len(c.rules) >= rulesMax {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if kept := c.rules[key]; kept != nil {
+		return kept, nil
+	}
+	n := 1 + len(spec.Exclude)
+	if c.expressions+n > expressionsMax {
 		clear(c.rules)
+		c.expressions = 0
 	}
 	c.rules[key] = rule
+	c.expressions += n
 	return rule, nil
+}
+
+// kept returns the rule that was compiled before, nil if there is none.
+func (c *Calendars) kept(key string) *cron.Rule {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rules[key]
 }
 
 func ruleKey(spec *fsm.ScheduleSpec) string {

@@ -83,16 +83,40 @@ func TestCalendar(t *testing.T) {
 
 // TestRulesAreBounded: compiled rules are kept, but not without end; a rule that is none is an error.
 func TestRulesAreBounded(t *testing.T) {
-	c := calendars(t)
-	for i := range rulesMax + 10 {
-		if _, err := c.Of("s", &fsm.ScheduleSpec{Every: time.Second, Start: fsm.Time(i)}); err != nil {
-			t.Fatal(err)
+	for excludes := range 2 {
+		c := calendars(t)
+		most := expressionsMax / (1 + excludes)
+		for i := range most + 10 {
+			spec := &fsm.ScheduleSpec{Every: time.Second, Start: fsm.Time(i), Exclude: []string{"* * 24 12 *"}[:excludes]}
+			if _, err := c.Of("s", spec); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(c.rules) != 10 || c.expressions != 10*(1+excludes) {
+			t.Errorf("%d rules with %d expressions are kept", len(c.rules), c.expressions)
+		}
+		if _, err := c.Of("s", &fsm.ScheduleSpec{Cron: "61 * * * *"}); err == nil {
+			t.Error("no error for a minute of 61")
 		}
 	}
-	if len(c.rules) != 10 {
-		t.Errorf("%d rules are kept", len(c.rules))
+}
+
+// TestCompilesBeside: one rule is found while another one is compiled.
+func TestCompilesBeside(t *testing.T) {
+	c := calendars(t)
+	kept, slow := &fsm.ScheduleSpec{Every: time.Second}, &fsm.ScheduleSpec{Every: time.Hour}
+	if _, err := c.Rule(kept); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := c.Of("s", &fsm.ScheduleSpec{Cron: "61 * * * *"}); err == nil {
-		t.Error("no error for a minute of 61")
+	found := false
+	c.compile = func(spec *cron.Spec, zones *cron.Zones) (*cron.Rule, error) {
+		found = c.mu.TryLock()
+		if found {
+			c.mu.Unlock()
+		}
+		return cron.Compile(spec, zones)
+	}
+	if _, err := c.Rule(slow); err != nil || !found {
+		t.Errorf("%v; the rules could be read meanwhile: %v", err, found)
 	}
 }

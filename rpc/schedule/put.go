@@ -49,7 +49,7 @@ func (s *Service) PutSchedule(ctx context.Context,
 	return &belfryv1.PutScheduleResponse{
 		Created: a.Result.Created, Replaced: a.Result.Replaced, Version: a.Result.Version,
 		Next: wire.CeilTime(a.Result.Due), Warnings: rule.Warnings(),
-		Times: times(put.Name, rule, c.Now, timesAnswered), ZoneData: put.ZoneData, Witness: a.Witness(),
+		Times: times(ctx, put.Name, rule, c.Now, timesAnswered), ZoneData: put.ZoneData, Witness: a.Witness(),
 	}, nil
 }
 
@@ -107,10 +107,11 @@ func (s *Service) repeated(ctx context.Context, put *fsm.PutSchedule, a shardcal
 	return a, nil
 }
 
-// times returns the next firings of a rule.
-func times(name string, rule *cron.Rule, after time.Time, most int) (list []*belfryv1.ScheduleTime) {
+// times returns the next firings of a rule, or those that it had found when ctx ended.
+func times(ctx context.Context, name string, rule *cron.Rule, after time.Time,
+	most int) (list []*belfryv1.ScheduleTime) {
 	for at := range rule.Times(after) {
-		if len(list) == most {
+		if len(list) == most || ctx.Err() != nil {
 			break
 		}
 		nominal := fsm.Time(at.UnixNano())
@@ -153,8 +154,12 @@ func (s *Service) PreviewSchedule(ctx context.Context,
 	if after != 0 {
 		from = time.Unix(0, int64(after))
 	}
+	list := times(ctx, req.GetName(), rule, from, int(count))
+	if err := ctx.Err(); err != nil {
+		return nil, fault.Of(err)
+	}
 	return &belfryv1.PreviewScheduleResponse{
-		Times: times(req.GetName(), rule, from, int(count)), Rule: rule.String(), Warnings: rule.Warnings(),
+		Times: list, Rule: rule.String(), Warnings: rule.Warnings(),
 		ZoneData: calendar.ZoneData(),
 	}, nil
 }
