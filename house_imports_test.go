@@ -946,7 +946,7 @@ var importTable = []importRow{
 		reason:   "the other side of the mirror is Redis and Redisson's part; of the mirror it sees processes",
 	},
 	{
-		dir:    "jepsen/sim",
+		dir: "jepsen/sim",
 		may: []string{
 			"fsm", "fsm/codec", "fsm/machine", "fsm/model", "fsm/model/ledger", "fsm/schedules", "fsm/snapshot",
 			"jepsen/sim/reference", "jepsen/sim/tally",

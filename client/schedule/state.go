@@ -19,6 +19,9 @@ type Schedule struct {
 	CreatedAt, ChangedAt time.Time
 	// Next is the nominal time of the next firing; zero if there is none.
 	Next time.Time
+	// NextLocal is Next as a clock in the time zone shows it, with its offset and abbreviation. Empty if
+	// the server that answered does not know the zone.
+	NextLocal string
 	// Paused: it does not fire until it is resumed. Note says why it is paused, or was resumed.
 	Paused bool
 	Note   string
@@ -81,7 +84,8 @@ func scheduleOf(s *belfryv1.Schedule) Schedule {
 			Spec: specOf(s.GetSpec()), Policy: policyOf(s.GetPolicy()), Job: jobOf(s.GetJob()),
 		},
 		CreatedAt: values.TimeOf(s.GetCreatedAt()), ChangedAt: values.TimeOf(s.GetChangedAt()),
-		Next: values.TimeOf(s.GetNext()), Paused: s.GetPaused(), Note: s.GetNote(), ZoneData: s.GetZoneData(),
+		Next: values.TimeOf(s.GetNext()), NextLocal: s.GetNextLocal(),
+		Paused: s.GetPaused(), Note: s.GetNote(), ZoneData: s.GetZoneData(),
 		Counts: Counts{
 			Fired: counts.GetFired(), Missed: counts.GetMissed(), Skipped: counts.GetSkipped(),
 			Backfilled: counts.GetBackfilled(),
