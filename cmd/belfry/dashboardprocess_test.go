@@ -126,7 +126,7 @@ func checkPages(t *testing.T, p *process) {
 		"jobs": {ofReplicas}, "job": {ofReplicas}, "dead": {ofReplicas}, "consumers": {ofReplicas}, "find": {ofReplicas},
 		"namespace": {ofReplicas, ofCopy}, "namespaces": {ofCopy}, "cluster": {ofCopy}, "node": {ofCopy}, "tasks": {ofCopy},
 		"task": {ofCopy}, "tokens": {ofCopy}, "audit": {"n2", "n3"}, "settings": nil, "new-queue": nil, "put": nil,
-		"export": {"a download has no jobs of replicas"}, "body": nil, "keys": {"NO_LEADER"}, "schedules": {ofReplicas},
+		"export": {"a download has no jobs of replicas"}, "body": nil, "keys": {ofReplicas}, "schedules": {ofReplicas},
 		"schedule": {ofReplicas}, "backfill": nil,
 	}
 	href := regexp.MustCompile(`<a [^>]*href="([^"#]+)"`)
@@ -138,7 +138,7 @@ func checkPages(t *testing.T, p *process) {
 		status, body := browse(t, p, http.MethodGet, page, "")
 		kind, _, _ := strings.Cut(page, "?")
 		want := http.StatusOK
-		if kind == "export" || kind == "keys" { // a file cannot say how old it is, and keys are of leaders
+		if kind == "export" { // a file cannot say how old it is
 			want = http.StatusServiceUnavailable
 		}
 		if status != want {
