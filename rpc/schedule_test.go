@@ -352,33 +352,6 @@ func TestNextLocal(t *testing.T) {
 	}
 }
 
-// TestPauseNoSchedule: if no schedule has the prefix, nothing is logged, and the answer says where that
-// was seen.
-func TestPauseNoSchedule(t *testing.T) {
-	s, c := serveSchedules(t)
-	put, err := c.PutSchedule(t.Context(), nightly())
-	if err != nil {
-		t.Fatal(err)
-	}
-	paused, err := c.PauseSchedules(t.Context(), &belfryv1.PauseSchedulesRequest{
-		Queue: "reports", Prefix: "daily", RequestId: "x",
-	})
-	if err != nil || paused.GetChanged() != 0 || len(paused.GetWitnesses()) != 1 {
-		t.Fatalf("no schedule with the prefix: %v, %v", paused, err)
-	}
-	shard := put.GetWitness().GetShard()
-	_, now, err := s.node.Query(t.Context(), shard, &fsm.QueueQuery{Queue: "reports"})
-	if before, seen := put.GetWitness(), paused.GetWitnesses()[0]; err != nil || seen.GetShard() != shard ||
-		seen.GetIndex() != before.GetIndex() || now.Index != before.GetIndex() {
-		t.Errorf("put at %v, seen at %v, now %+v, %v", before, seen, now, err)
-	}
-	if _, err := c.ResumeSchedules(t.Context(), &belfryv1.ResumeSchedulesRequest{
-		Queue: "none", All: true,
-	}); reasonOf(t, err) != belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
-		t.Errorf("a queue that is not there: %v", err)
-	}
-}
-
 // TestScheduleKey: the key of a schedule's jobs is content of theirs: the list of a queue has none.
 func TestScheduleKey(t *testing.T) {
 	_, c := serveSchedules(t)

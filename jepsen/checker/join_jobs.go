@@ -288,7 +288,7 @@ func (j *joiner) job(l *ledger.Lease, job *belfryv1.Job) {
 	same(j, point{2, "the key", id}, job.GetKey(), put.Key)
 	same(j, point{36, "the size", id}, int(job.GetBodyBytes()), len(put.Body))
 	if !a.Adopted {
-		same(j, point{36, "the time of the put", id}, wire.TimeOf(job.GetCreatedAt()), wire.FloorTime(a.Created))
+		same(j, point{36, "the time of the put", id}, wire.TimeOf(job.GetCreatedAt()), wire.FloorTime(l.Created))
 	}
 	if put.Given.Has(fsm.GivenMaxAttempts) {
 		same(j, point{36, "the attempts", id}, job.GetMaxAttempts(), put.MaxAttempts)

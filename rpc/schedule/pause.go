@@ -120,12 +120,9 @@ func (w *switcher) run(ctx context.Context, req switching) (shardcall.Total, err
 func (w *switcher) pages(ctx context.Context, shard uint32, prefix string) error {
 	query := &fsm.SchedulesQuery{Queue: w.command.Queue, Prefix: prefix, Max: fsm.RunMax}
 	for {
-		r, witness, err := w.service.router.Node.Query(ctx, shard, query)
+		r, _, err := w.service.router.Node.Query(ctx, shard, query)
 		if err != nil {
 			return w.partly(w.service.router.FaultAt(shard, err))
-		}
-		if len(r.Schedules) == 0 {
-			return w.pass(ctx, shard, witness)
 		}
 		names := make([]string, len(r.Schedules))
 		for i := range r.Schedules {
@@ -135,21 +132,6 @@ func (w *switcher) pages(ctx context.Context, shard uint32, prefix string) error
 			return err
 		}
 		query.After = names[len(names)-1]
-	}
-}
-
-// pass notes a shard of which no schedule is paused or resumed, without an entry in its log.
-func (w *switcher) pass(ctx context.Context, shard uint32, witness node.Witness) error {
-	err := w.service.missing(ctx, shardcall.Reader{Router: w.service.router}, shard, w.command.Queue)
-	switch f := fault.Of(err); f.Reason {
-	case belfryv1.Reason_REASON_SCHEDULE_NOT_FOUND:
-		w.done.Witnesses = append(w.done.Witnesses, wire.Witness(witness))
-		return nil
-	case belfryv1.Reason_REASON_QUEUE_NOT_FOUND:
-		w.missing = f
-		return nil
-	default:
-		return w.partly(f)
 	}
 }
 

@@ -74,10 +74,11 @@ type Lease struct {
 	Until   fsm.Time // as granted
 	Since   fsm.Time // when the job had become available
 	EndedAt fsm.Time // in true time; 0 while it runs
-	// Put, LastError, TTL and FirstDue are the job's at the grant.
-	Put           *fsm.Put
-	LastError     string
-	TTL, FirstDue fsm.Time
+	// Put, LastError, TTL, Created and FirstDue are the job's at the grant.
+	Put       *fsm.Put
+	LastError string
+
+	TTL, Created, FirstDue fsm.Time
 }
 
 // Queue is what the ledger says of the part of a queue that is in the shard.

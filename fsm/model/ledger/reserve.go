@@ -171,7 +171,7 @@ func (b *Shard) grant(g *fsm.Grant, c *fsm.Reserve) {
 	a.live = &Lease{
 		Job: a, Command: b.now, Ordinal: len(b.allLeases), Fence: g.Fence, Attempt: g.Attempt, Due: g.Due,
 		Until: g.Until, Since: a.AvailableSince(),
-		Put: a.Put, LastError: a.lastError, TTL: a.TTL, FirstDue: a.FirstDue,
+		Put: a.Put, LastError: a.lastError, TTL: a.TTL, Created: a.Created, FirstDue: a.FirstDue,
 	}
 	b.leases[g.Fence] = a.live
 	b.allLeases = append(b.allLeases, a.live)

@@ -123,6 +123,9 @@ type content struct {
 	// first is the time of the first put of the job, nextFirst that of what is to follow.
 	first, nextFirst fsm.Time
 	nextVersion      uint64
+	// worked: the job was handed out since its first put. One that failed is first put anew by what replaces
+	// it.
+	worked bool
 }
 
 // follower follows the log of one shard.
@@ -290,6 +293,7 @@ func (f *follower) contents(q *queue, e *lifecycle.Event) {
 	case lifecycle.Grant:
 		if c != nil {
 			f.delivered(c, e)
+			c.worked = true
 		}
 		return
 	case lifecycle.Reschedule:
@@ -341,6 +345,9 @@ func (f *follower) replaced(c *content, e *lifecycle.Event) {
 	}
 	if e.Version != newest+1 && newest != 0 {
 		f.violated(Contents, e, "it was replaced and answered with version %d after version %d", e.Version, newest)
+	}
+	if e.Kind == lifecycle.Replace && c.worked {
+		c.first, c.worked = e.Time, false // at the latest: a job that was given back keeps its first put
 	}
 	first := c.first
 	if e.Kind == lifecycle.Successor {
