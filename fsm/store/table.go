@@ -25,7 +25,8 @@ type bucket struct {
 const (
 	bucketsPerPage = 512
 	// bucketFill is the mean number of indexes in a bucket above which the table grows. It shrinks below
-	// a bucketSlack-th of that.
+	// a bucketSlack-th of that, but not below a page, which a queue that is filled and emptied again and
+	// again would pay for each time.
 	bucketFill  = 5
 	bucketSlack = 3
 )
@@ -109,9 +110,9 @@ func (t *table) remove(hash, index uint32) {
 			if b.indexes[i] == index {
 				b.indexes[i] = 0
 				switch t.count--; {
-				case t.count == 0:
-					*t = newTable() // without the overflow buckets
-				case t.buckets > 1 && t.count < int(t.buckets)*bucketFill/bucketSlack:
+				case t.count == 0 && len(t.overflow) > bucketsPerPage:
+					*t = newTable()
+				case t.buckets > bucketsPerPage && t.count < int(t.buckets)*bucketFill/bucketSlack:
 					t.merge()
 				}
 				return
