@@ -18,6 +18,9 @@ func asksFor(c *fsm.Put, b store.Payload, content [16]byte) bool {
 // successorOf returns the successor of a job, nil if it has none. It aliases the store until the
 // next change.
 func (m *Machine) successorOf(j job) *fsm.Successor {
+	if !m.slot(j).HasID() {
+		return nil
+	}
 	l := m.leaseOf(j)
 	if b := m.store.Next(&l); b != nil {
 		return codec.Successor(b)

@@ -108,8 +108,8 @@ func (m *Machine) forgottenAt(q *queue, tombstone uint32, now fsm.Time) bool {
 }
 
 // newJob returns the record of a job, with the serial that it gets if it is stored.
-func (m *Machine) newJob(q *queue, c *fsm.Put) fsm.Job {
-	j := rule.NewJob(c, m.scalars.Clock)
+func (m *Machine) newJob(q *queue, c *fsm.Put) (j fsm.Job) {
+	rule.FillJob(&j, c, m.scalars.Clock)
 	j.Queue, j.Serial = q.name, m.scalars.Serial+1
 	return j
 }

@@ -2,13 +2,11 @@ package rule
 
 import "github.com/belfrydb/belfry/fsm"
 
-// NewJob returns the job that a put asks for at a time, without the name of its queue and without a
-// serial.
-func NewJob(c *fsm.Put, now fsm.Time) fsm.Job {
-	j := fsm.Job{
-		ID: c.ID, Generated: c.ID == "", Key: c.Key, Given: c.Given, Created: now, FirstDue: now.After(0),
-		Headers: c.Headers, Body: c.Body,
-	}
+// FillJob makes an empty job what a put asks for at a time, but for the name of its queue and the serial.
+func FillJob(j *fsm.Job, c *fsm.Put, now fsm.Time) {
+	j.ID, j.Generated, j.Key, j.Given = c.ID, c.ID == "", c.Key, c.Given
+	j.Created, j.FirstDue = now, now.After(0)
+	j.Headers, j.Body = c.Headers, c.Body
 	if c.Given.Has(fsm.GivenDelay) {
 		j.FirstDue = now.After(c.Delay)
 	}
@@ -31,7 +29,6 @@ func NewJob(c *fsm.Put, now fsm.Time) fsm.Job {
 		j.RetryDelays = c.RetryDelays
 	}
 	j.Due = j.FirstDue
-	return j
 }
 
 // Full reports whether a job of this size would exceed a limit of its queue.
