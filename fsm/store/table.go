@@ -25,8 +25,7 @@ type bucket struct {
 const (
 	bucketsPerPage = 512
 	// bucketFill is the mean number of indexes in a bucket above which the table grows. It shrinks below
-	// a bucketSlack-th of that, but not below a page, which a queue that is filled and emptied again and
-	// again would pay for each time.
+	// a bucketSlack-th of that, down to a page.
 	bucketFill  = 5
 	bucketSlack = 3
 )

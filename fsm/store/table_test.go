@@ -31,8 +31,8 @@ func TestTableGrowsAndShrinks(t *testing.T) {
 				t.Fatalf("%d of %d: found %d", index, len(in), found)
 			}
 		}
-		if table.count != len(in) || int(table.buckets) > max(bucketsPerPage, bucketSlack*len(in)/bucketFill+2) || table.buckets > table.mask+1 ||
-			table.buckets <= table.mask/2 {
+		if most := max(bucketsPerPage, bucketSlack*len(in)/bucketFill+2); table.count != len(in) ||
+			int(table.buckets) > most || table.buckets > table.mask+1 || table.buckets <= table.mask/2 {
 			t.Fatalf("%d indexes of %d in %d buckets, mask %b", table.count, len(in), table.buckets, table.mask)
 		}
 	}
