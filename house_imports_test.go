@@ -291,8 +291,8 @@ var importTable = []importRow{
 	{
 		dir: "node/nodetest/soak",
 		may: []string{
-			"fsm", "fsm/codec", "fsm/machine", "fsm/model/ledger", "node", "node/clock", "node/nodetest/pipetest",
-			"node/storage/disk", "node/storage/diskfault",
+			"fsm", "fsm/codec", "fsm/machine", "fsm/model/ledger", "fsm/schedules", "node", "node/clock",
+			"node/nodetest/pipetest", "node/storage/disk", "node/storage/diskfault",
 		},
 		reason: "it drives nodes as a program does, breaks their disks, and judges them by their log",
 	},

@@ -115,20 +115,28 @@ func (c *client) attempt(req *fsm.Request, wait time.Duration) (node.Reply, erro
 	return reply, err
 }
 
+// retryDelays are short, so that a drain need not wait long.
+func retryDelays() []fsm.Duration { return []fsm.Duration{time.Second, 5 * time.Second} }
+
 // queue returns the name of one of the queues.
 func (c *client) queue() string {
 	return queues()[c.random.IntN(len(queues()))]
 }
 
-// queues returns the names of the queues.
-func queues() []string { return []string{"orders", "mails"} }
+// queues returns the names of the queues without keys, allQueues of all that clients use.
+func queues() []string    { return []string{"orders", "mails"} }
+func allQueues() []string { return append(queues(), keyedQueue) }
 
 // produce puts jobs.
 func (c *client) produce(ctx context.Context) {
 	for c.pause(ctx, c.upTo(c.world.plan.clientPauseMax)) {
+		if c.world.plan.keyed && c.chance(2) {
+			c.useKeys(ctx)
+			continue
+		}
 		put := &fsm.Put{
-			Queue: c.queue(), Partitions: 1, Given: fsm.GivenDelay | fsm.GivenTTR, Delay: c.upTo(delayMax),
-			TTR:  time.Second + c.upTo(6*time.Second),
+			Queue: c.queue(), Partitions: 1, Given: fsm.GivenDelay | fsm.GivenTTR | fsm.GivenRetryDelays,
+			Delay: c.upTo(delayMax), TTR: time.Second + c.upTo(6*time.Second), RetryDelays: retryDelays(),
 			Body: fmt.Appendf(nil, "%s %d", c.name, c.serial),
 		}
 		if !c.chance(4) {
@@ -163,7 +171,7 @@ func (c *client) produce(ctx context.Context) {
 // consume takes jobs and does with them what workers do, good ones and bad ones.
 func (c *client) consume(ctx context.Context) {
 	for c.pause(ctx, c.upTo(c.world.plan.clientPauseMax)) {
-		reserve := &fsm.Reserve{Queues: queues(), Max: 1 + uint32(c.random.IntN(5))}
+		reserve := &fsm.Reserve{Queues: allQueues(), Max: 1 + uint32(c.random.IntN(5))}
 		if c.chance(3) {
 			reserve.TTR = 500*time.Millisecond + c.upTo(5*time.Second)
 		}

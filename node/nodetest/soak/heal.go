@@ -118,6 +118,9 @@ func (w *World) drain(ctx context.Context) {
 		if !c.probe(ctx) {
 			return
 		}
+		if i == 0 && w.plan.keyed {
+			c.endKeys(ctx)
+		}
 		if i == 0 { // by then every job that clients put with a delay is due
 			w.sleep(ctx, delayMax+10*time.Second)
 		}
@@ -185,7 +188,7 @@ func (c *client) probe(ctx context.Context) bool {
 
 // takeSome takes and acks some jobs. It reports false when nothing is left to be had.
 func (c *client) takeSome(ctx context.Context) bool {
-	result, ok := c.do(ctx, &fsm.Reserve{Queues: queues(), Max: 20, TTR: time.Minute}, time.Second)
+	result, ok := c.do(ctx, &fsm.Reserve{Queues: allQueues(), Max: 20, TTR: time.Minute}, time.Second)
 	if !ok || len(result.Grants) == 0 {
 		return !ok && ctx.Err() == nil
 	}
@@ -204,7 +207,7 @@ func (w *World) compare() {
 			continue
 		}
 		held := map[uint64]fsm.Job{}
-		for _, queue := range append(queues(), "probe") {
+		for _, queue := range append(allQueues(), "probe") {
 			for _, state := range []fsm.State{fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead} {
 				r, _, err := l.node.Peek(0, &fsm.ListQuery{Queue: queue, State: state, Max: 1_000_000})
 				if err != nil {

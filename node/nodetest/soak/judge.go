@@ -72,7 +72,7 @@ func (r ledgerReport) Count(what string, n int64) {
 // replay carries out the log again on a machine of its own. The ledger judges each result.
 func (w *World) replay(entries []*entry) (map[place]*logged, map[name][]*logged) {
 	machine := machine.New(fsm.Config{Seed: 1})
-	shard := ledger.New(ledger.Config{Report: ledgerReport{w.history}})
+	shard := ledger.New(ledger.Config{Report: ledgerReport{w.history}, Nominal: nominal})
 	byPlace, byName := map[place]*logged{}, map[name][]*logged{}
 	var clock fsm.Time
 	for _, e := range entries {
@@ -142,7 +142,7 @@ func (w *World) aheadMax(at time.Duration) time.Duration {
 func own(commands []fsm.Command) bool {
 	for _, c := range commands {
 		switch c.(type) {
-		case *fsm.Lead, *fsm.Expire, *fsm.Release:
+		case *fsm.Lead, *fsm.Expire, *fsm.Release, *fsm.Fire:
 		default:
 			return false
 		}
@@ -204,16 +204,18 @@ func (w *World) judgeOperation(o *operation, byPlace map[place]*logged, byName m
 	}
 }
 
-// took reports whether a command took effect. A repeated ack and a put that meets its first are OK
-// and change nothing.
+// took reports whether a command took effect, as far as its result tells. A repeated ack and a put that
+// meets its first are OK and change nothing.
 func took(command fsm.Command, r fsm.Result) bool {
 	if r.Replayed || r.Code != fsm.OK {
 		return false
 	}
 	switch command.(type) {
-	case *fsm.Put:
-		return r.Created
-	case *fsm.Ack:
+	case *fsm.Put, *fsm.PutSchedule:
+		return r.Created || r.Replaced
+	case *fsm.PauseSchedules, *fsm.PurgeKey:
+		return r.Count > 0
+	case *fsm.Ack, *fsm.PauseKey, *fsm.Configure:
 		return false // the ledger judges it
 	default:
 		return true

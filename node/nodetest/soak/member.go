@@ -229,8 +229,9 @@ func (w *World) config(m *member, l *life) node.Config {
 		Clocks: clocks{w, l}, Peers: l.listener,
 		Dial: w.network.dialer(l), Resolve: addressesOf, Logger: logger, SnapshotBytes: snapshotBytes, TrailingBytes: 1,
 		DiskLowBytes: diskLowBytes,
-		Machine:      fsm.Config{Seed: 1}, Applied: func(e node.AppliedEntry) { w.history.applied(l, shardGroup, e) },
-		Fatal: func(err error) { w.fatal(m, l, err) },
+		Machine:      fsm.Config{Seed: 1}, Calendar: w.plan.calendar,
+		Applied: func(e node.AppliedEntry) { w.history.applied(l, shardGroup, e) },
+		Fatal:   func(err error) { w.fatal(m, l, err) },
 	}
 }
 
@@ -241,6 +242,11 @@ func (w *World) open(l *life, cfg node.Config) error {
 		return err
 	}
 	l.node = n
+	if w.plan.keyed {
+		if err := n.Speak(fsm.KeysFormat); err != nil {
+			return err
+		}
+	}
 	machine := &tally{watch: func(e node.AppliedEntry) {
 		w.history.applied(l, catalogGroup, e)
 	}, plan: &w.plan, owner: l.name}

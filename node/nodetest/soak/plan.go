@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/schedules"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
@@ -18,7 +20,11 @@ type plan struct {
 	length  time.Duration
 	// clientPauseMax is the longest pause of a client between two calls.
 	clientPauseMax time.Duration
+	// keyed has the clients use keys and schedules too; ordered is that setting of their queue.
+	keyed, ordered bool
 	faults         []fault
+	// calendar is that of all nodes.
+	calendar func(*fsm.Schedule) (schedules.Calendar, error)
 
 	// What follows plants mistakes. All of it is nil or false in earnest.
 
@@ -51,7 +57,9 @@ type kind struct {
 
 // newPlan draws a plan.
 func newPlan(random *rand.Rand) plan {
-	p := plan{nodes: 3, clients: 6, length: 5 * time.Minute, clientPauseMax: 2 * time.Second, skew: skewMax}
+	p := plan{
+		nodes: 3, clients: 6, length: 5 * time.Minute, clientPauseMax: 2 * time.Second, skew: skewMax, calendar: newCalendar,
+	}
 	if random.IntN(4) == 0 {
 		p.nodes = 5
 	}
@@ -64,6 +72,7 @@ func newPlan(random *rand.Rand) plan {
 		known = known[:3]
 	}
 	p.draw(random, known)
+	p.keyed, p.ordered = random.IntN(4) > 0, random.IntN(3) == 0
 	return p
 }
 

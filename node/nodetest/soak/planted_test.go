@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/schedules"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
@@ -57,7 +58,12 @@ func mistakes() map[string]func(*plan) {
 			d.denies = true
 		}, "leader isolated", "leader killed"),
 		"an ack with an old fence is taken": withDoor(func(d *badDoor) { d.takesOldFences = true }, "leadership moved"),
-		"a job is handed out early":         withDoor(func(d *badDoor) { d.hurries = true }, "leadership moved"),
+		"nominal times are left out": func(p *plan) {
+			p.only("leadership moved")
+			p.keyed = true
+			p.calendar = func(s *fsm.Schedule) (schedules.Calendar, error) { return calendar{2 * s.Spec.Every}, nil }
+		},
+		"a job is handed out early": withDoor(func(d *badDoor) { d.hurries = true }, "leadership moved"),
 		"a request is repeated under a new id": withDoor(func(d *badDoor) {
 			d.forgetsIDs = true
 		}, "leader isolated", "leadership moved"),

@@ -72,6 +72,9 @@ type World struct {
 	visitors  int
 	moving    bool // a change of members is under way
 
+	// settings counts the versions of the settings of keyedQueue.
+	settings atomic.Uint64
+
 	// wild is when a clock was first set further wrong than the rest; 0 for never.
 	wild atomic.Int64
 
