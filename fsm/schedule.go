@@ -150,7 +150,8 @@ type Firing struct {
 }
 
 // PutSchedule creates a schedule, or gives it another content. The same content changes nothing. A
-// firing that has come and was not dealt with stays pending, and so do all while the rule is the same.
+// firing that has come, by the shard's clock or by NextAfter, and was not dealt with stays pending, and so
+// do all while the rule is the same.
 // Results: Created, Replaced, Serial, Version, Due (the next firing, 0 for none). Codes: QueueChanged, Quota,
 // VersionChanged; QueueFull if the schedule would grow beyond the bytes of its queue (ScheduleBytes).
 type PutSchedule struct {
@@ -163,11 +164,16 @@ type PutSchedule struct {
 	Job Put
 	// IfVersion, if not 0, must be the present version.
 	IfVersion uint64
-	// Next is the first nominal time of the Spec after the present, 0 for none. ZoneData is the version
-	// of the time-zone data that it was found with.
-	Next     Time
-	ZoneData string
+	// Next is the first nominal time of the Spec after NextAfter, 0 for none: NextAfter is the present by
+	// the clock of the caller. If that is more than CallerAheadMax ahead of the shard's, the leader finds
+	// another Next. ZoneData is the version of the time-zone data that Next was found with.
+	Next, NextAfter Time
+	ZoneData        string
 }
+
+// CallerAheadMax is how far ahead of the shard's clock a right clock of a caller can be: twice the
+// bound of clock.DefaultBound. No rule has two firings within less.
+const CallerAheadMax = time.Second
 
 // DeleteSchedule removes a schedule. Result: Count, the jobs cancelled. Codes: QueueNotFound,
 // ScheduleNotFound, VersionChanged.

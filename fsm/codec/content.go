@@ -26,15 +26,15 @@ func ContentHash(p *fsm.Put) [16]byte {
 // RequestHash is the identity of a request's commands.
 func RequestHash(r *fsm.Request) [16]byte { return EncodedHash(appendCommands(nil, r.Commands)) }
 
-// EncodedHash is RequestHash of encoded commands. The next firing that a PutSchedule names is no part of
-// it: an attempt that comes later finds another one.
+// EncodedHash is RequestHash of encoded commands. The next firing that a PutSchedule names, and how it was
+// found, are no part of it: an attempt that comes later finds another one.
 func EncodedHash(commands []byte) [16]byte {
 	if len(commands) > 0 && fsm.Kind(commands[0]) == fsm.KindPutSchedule {
 		r := Reader{B: commands[1:]}
 		r.Length(1)
 		put, ok := readScheduleCommand(fsm.KindPutSchedule, &r).(*fsm.PutSchedule)
 		if ok && r.err == nil && len(r.B) == 0 {
-			put.Next, put.ZoneData = 0, ""
+			put.Next, put.NextAfter, put.ZoneData = 0, 0, ""
 			commands = appendCommands(nil, []fsm.Command{put})
 		}
 	}

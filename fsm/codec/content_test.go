@@ -17,7 +17,7 @@ func TestRequestHashOfPutSchedule(t *testing.T) {
 		return codec.RequestHash(&fsm.Request{Commands: []fsm.Command{&c}})
 	}
 	later, other := put, put
-	later.Next, later.ZoneData = 8, "2025b"
+	later.Next, later.NextAfter, later.ZoneData = 8, 7, "2025b"
 	other.Spec.Every = time.Minute
 	if hash(put) != hash(later) {
 		t.Error("a repeat that found another first firing counts as another request")

@@ -140,7 +140,9 @@ func appendScheduleCommand(dst []byte, c fsm.Command) []byte {
 	switch c := c.(type) {
 	case *fsm.PutSchedule:
 		dst = AppendText(appendPartition(dst, c.Queue, c.Partition, c.Partitions), c.Name)
-		dst = binary.AppendUvarint(binary.AppendUvarint(dst, c.IfVersion), Unsigned(c.Next))
+		for _, v := range [...]uint64{c.IfVersion, Unsigned(c.Next), Unsigned(c.NextAfter)} {
+			dst = binary.AppendUvarint(dst, v)
+		}
 		return AppendDefinition(AppendText(dst, c.ZoneData), &c.Spec, &c.Policy, &c.Job)
 	case *fsm.DeleteSchedule:
 		dst = appendFlag(AppendText(AppendText(dst, c.Queue), c.Name), c.CancelWaiting)
@@ -174,7 +176,7 @@ func readScheduleCommand(kind fsm.Kind, r *Reader) fsm.Command {
 	case fsm.KindPutSchedule:
 		c := &fsm.PutSchedule{
 			Queue: r.Text(), Partition: r.Uint32(), Partitions: r.Uint32(), Name: r.ownText(), IfVersion: r.Uvarint(),
-			Next: r.Time(), ZoneData: r.Text(),
+			Next: r.Time(), NextAfter: r.Time(), ZoneData: r.Text(),
 		}
 		r.definition(&c.Spec, &c.Policy, &c.Job)
 		return c

@@ -64,7 +64,7 @@ func EveryScheduleCommand() []fsm.Command {
 	return []fsm.Command{
 		&fsm.PutSchedule{
 			Queue: "ns/orders", Partition: 1, Partitions: 3, Name: "report", Spec: s.Spec, Policy: s.Policy, Job: s.Job,
-			IfVersion: 300, Next: 1_800_000_000_000_000_021, ZoneData: "2026a",
+			IfVersion: 300, Next: 1_800_000_000_000_000_021, NextAfter: 1_800_000_000_000_000_020, ZoneData: "2026a",
 		},
 		&fsm.DeleteSchedule{Queue: "ns/orders", Name: "report", CancelWaiting: true, IfVersion: 300},
 		&fsm.PauseSchedules{Queue: "ns/orders", Names: []string{"report", "mail"}, Resume: true, Note: "stocktaking"},

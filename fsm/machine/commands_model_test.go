@@ -223,6 +223,7 @@ func (g *generator) putSchedule(queue, name string) *fsm.PutSchedule {
 	}
 	if g.chance(90) {
 		c.Next = g.now + fsm.Time(pick[time.Duration](g, -1, 1, 1)*g.duration())
+		c.NextAfter = pick(g, 0, c.Next-1, g.now.Add(g.duration()), g.now.Add(g.duration()+fsm.CallerAheadMax))
 	}
 	c.Partition, c.Partitions = g.partition(queue)
 	return c

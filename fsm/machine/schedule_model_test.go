@@ -51,6 +51,8 @@ func TestModelScenarioUpserts(t *testing.T) {
 			"one rule, callers are ahead":    {rules: []string{"a"}, ahead: 50 * time.Millisecond},
 			"two rules":                      {rules: []string{"a", "b"}},
 			"two rules, callers are behind":  {rules: []string{"a", "b"}, ahead: -50 * time.Millisecond},
+			"two rules, callers are ahead":   {rules: []string{"a", "b"}, ahead: 50 * time.Millisecond},
+			"two rules, far ahead":           {rules: []string{"a", "b"}, ahead: fsm.CallerAheadMax},
 			"two rules, and seldom a change": {rules: []string{"a", "a", "b", "b", "b"}},
 		} {
 			t.Run(of.name+", "+name, func(t *testing.T) { storm.blow(t, of.open(t, fsm.Config{})) })
@@ -59,7 +61,7 @@ func TestModelScenarioUpserts(t *testing.T) {
 }
 
 // upserts gives a schedule another content each millisecond, with one rule after the other. The time of
-// the callers is ahead of the shard's.
+// the callers of all but the first is ahead of the shard's.
 type upserts struct {
 	rules []string
 	ahead time.Duration
@@ -85,9 +87,13 @@ func (u *upserts) blow(t *testing.T, s shard) {
 	var planned [3][]*fsm.Fire
 	for i := 100; i < seconds*1000+500; i++ {
 		now := after(time.Duration(i) * ms)
+		callers := now
+		if i > 100 {
+			callers += fsm.Time(u.ahead)
+		}
 		s.Apply(now, []fsm.Request{{Commands: do(&fsm.PutSchedule{
 			Queue: "q", Partitions: 1, Name: "s", Spec: fsm.ScheduleSpec{Cron: u.rules[i%len(u.rules)]},
-			Next: eachSecond{}.Next(now + fsm.Time(u.ahead)), Job: fsm.Put{Body: []byte{byte(i), byte(i >> 8)}},
+			Next: eachSecond{}.Next(callers), NextAfter: callers, Job: fsm.Put{Body: []byte{byte(i), byte(i >> 8)}},
 		})}})
 		for _, c := range planned[i%3] {
 			if r := s.Apply(now, []fsm.Request{{Commands: do(c)}})[0]; r.Created && fired[c.Put] {

@@ -91,23 +91,36 @@ func (m *Model) putSchedule(c *fsm.PutSchedule) (result fsm.Result, changed bool
 }
 
 // giveContent gives a schedule another content. A time that was to fire by now stays, whatever the rule;
-// of two such times the later one. Any other time that has been planned stays while the rule does.
+// of two such times the later one. Any other time that has been planned stays while the rule does. By
+// now is by the clock of the shard or of the caller, unless that one is wrong; then the leader has to look.
+// Two times of which one is only by the clock of the caller both stay.
 func (m *Model) giveContent(s *fsm.Schedule, c *fsm.PutSchedule) {
 	s.Version++
 	ruleStays := s.ZoneData == c.ZoneData && sameSpec(s.Spec, c.Spec)
 	s.Spec, s.Policy, s.Job, s.Changed = c.Spec, c.Policy, c.Job, m.Clock
+	wrong := c.NextAfter > m.Clock.Add(fsm.CallerAheadMax)
+	came := func(t fsm.Time) bool { return m.passed(t) || !wrong && t <= c.NextAfter }
 	switch {
 	case ruleStays && s.Next != 0:
-	case s.Next != 0 && m.passed(s.Next) && !s.Replan:
+	case s.Next != 0 && came(s.Next) && !s.Replan:
 		if s.Then > s.Next && m.passed(s.Then) {
 			s.Counts.Missed++
 			recall(s, fsm.Firing{Result: fsm.Missed, Nominal: s.Next, At: m.Clock, Count: 1})
 			s.Last, s.Next = s.Next, s.Then
 		}
-		s.RuleVersion, s.Pending, s.Then, s.ZoneData = s.Version, true, c.Next, c.ZoneData
+		if s.Then <= s.Next || !came(s.Then) {
+			s.Then = c.Next
+		}
+		if wrong {
+			s.Then = s.Next
+		}
+		s.RuleVersion, s.Pending, s.ZoneData = s.Version, true, c.ZoneData
 	default:
 		s.RuleVersion = s.Version
 		goOnAt(s, c.Next, c.ZoneData)
+		if wrong {
+			s.Next, s.Replan = max(s.Last, m.Clock+1), true
+		}
 	}
 	endIfDone(s)
 }

@@ -180,6 +180,11 @@ func TestRedefine(t *testing.T) {
 		return &fsm.PutSchedule{Spec: fsm.ScheduleSpec{Cron: rule}, Next: next * second, Job: fsm.Put{Priority: int8(next)}}
 	}
 	last := fsm.SchedulePolicy{MaxFires: 7}
+	ahead := func(now, next fsm.Time) *fsm.PutSchedule {
+		c := put("b", next)
+		c.NextAfter = now * second
+		return c
+	}
 	for name, tc := range map[string]struct {
 		before fsm.Schedule // with rule a
 		put    *fsm.PutSchedule
@@ -203,6 +208,18 @@ func TestRedefine(t *testing.T) {
 			fsm.Schedule{Next: 18, Pending: true, Then: 19}, put("b", 31),
 			fsm.Schedule{Next: 19, Pending: true, Then: 31, Last: 18, Counts: fsm.ScheduleCounts{Missed: 1}},
 		},
+		"another before it came, by a caller for whom it has": {
+			fsm.Schedule{Next: 21}, ahead(21, 31), fsm.Schedule{Next: 21, Pending: true, Then: 31},
+		},
+		"another whose first time has come for the caller": {
+			fsm.Schedule{Next: 20, Pending: true, Then: 21}, ahead(21, 31), fsm.Schedule{Next: 20, Pending: true, Then: 21},
+		},
+		"another by a caller whose clock is wrong": {
+			fsm.Schedule{Next: 21}, ahead(22, 31), fsm.Schedule{Next: 20, Replan: true},
+		},
+		"another by a wrong clock while one is pending": {
+			fsm.Schedule{Next: 19, Pending: true, Then: 21}, ahead(22, 31), fsm.Schedule{Next: 19, Pending: true, Then: 19},
+		},
 		"another whose time is dealt with": {
 			fsm.Schedule{Last: 20}, put("b", 20), fsm.Schedule{Next: 20, Replan: true, Last: 20},
 		},
@@ -223,6 +240,35 @@ func TestRedefine(t *testing.T) {
 		}
 		if s.Version != 1 || s.Changed != 20*second || s.Job.Priority != tc.put.Job.Priority {
 			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// TestWrongClock: a leader finds the times of a rule that a caller whose clock is an hour ahead passed over.
+func TestWrongClock(t *testing.T) {
+	const now = 20*second + second/2
+	for _, next := range []fsm.Time{0, 20, 21, 22} {
+		s := fsm.Schedule{Serial: 1, Version: 1, Next: next * second}
+		Redefine(&s, &fsm.PutSchedule{
+			Spec: fsm.ScheduleSpec{Cron: "b"}, NextAfter: now + 3600*second, Next: 3621 * second, ZoneData: "b",
+		}, now)
+		var fired []fsm.Time
+		for at := now + 1; at < 24*second; at += second / 4 {
+			for plan := []*fsm.Fire{nil}; len(plan) > 0 && s.Next <= at; {
+				plan, _ = Plan(&s, at, everySecond{data: "b"}, 100)
+				for _, f := range apply(t, &s, at, plan) {
+					if f.Put != 0 {
+						fired = append(fired, f.Put)
+					}
+				}
+			}
+		}
+		want := []fsm.Time{20, 21, 22, 23}
+		if next != 20 {
+			want = want[1:]
+		}
+		if !slices.Equal(fired, want) || s.Counts.Missed > 0 {
+			t.Errorf("next at %d: fired at %v, %+v", next, fired, s)
 		}
 	}
 }

@@ -97,19 +97,35 @@ func Redefine(s *fsm.Schedule, c *fsm.PutSchedule, clock fsm.Time) {
 }
 
 // changeRule sets the next firing by another rule. One that has come stays pending. If the first one of
-// the rule before has come as well, it takes the place of the pending one, which is missed.
+// the rule before has come as well, it takes the place of the pending one, which is missed. What the
+// caller found passes over the times up to NextAfter, so those have come, too, or are about to. A caller
+// whose clock is wrong has passed over times of the rule: the leader finds them.
 func changeRule(s *fsm.Schedule, c *fsm.PutSchedule, clock fsm.Time) {
 	s.RuleVersion = s.Version
-	if s.Next == 0 || s.Next > clock || s.Replan {
-		setNext(s, c.Next, c.ZoneData)
+	come := max(clock, c.NextAfter)
+	wrong := come.Sub(clock) > fsm.CallerAheadMax
+	if wrong {
+		come = clock
+	}
+	if s.Next == 0 || s.Next > come || s.Replan {
+		if setNext(s, c.Next, c.ZoneData); wrong {
+			s.Next, s.Replan = max(s.Last, clock+1), true
+		}
 		return
 	}
-	if then := s.Then; then > s.Next && then <= clock {
+	then := s.Then
+	switch {
+	case then > s.Next && then <= clock:
 		s.Last = s.Next
 		Count(s, fsm.Missed, s.Next, clock)
-		s.Next = then
+		s.Next, then = then, c.Next
+	case then <= s.Next || then > come:
+		then = c.Next
 	}
-	s.Pending, s.Then, s.ZoneData = true, c.Next, c.ZoneData
+	if wrong {
+		then = s.Next // which is past when it has fired, so that the leader looks
+	}
+	s.Pending, s.Then, s.ZoneData = true, then, c.ZoneData
 }
 
 // Overlaps reports whether the policy of a schedule forbids a firing beside earlier jobs in these

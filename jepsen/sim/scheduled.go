@@ -27,7 +27,7 @@ func (c *crowd) actOnSchedule(q *queue) {
 		c.ask(s, "producer", p)
 	case n < 40:
 		again := *held
-		again.Next = reference.Calendar{Spec: &again.Spec}.Next(w.clock(w.r.IntN(nodesMax)))
+		reference.FindNext(&again, w.clock(w.r.IntN(nodesMax)))
 		again.IfVersion = uint64(w.r.IntN(4))
 		c.ask(s, "producer", &again)
 	case n < 65:
@@ -75,7 +75,7 @@ func (c *crowd) newSchedule(q *queue, name string) *fsm.PutSchedule {
 	if w.chance(40) {
 		p.Job.Given, p.Job.TTR = fsm.GivenTTR, c.duration()
 	}
-	p.Next = reference.Calendar{Spec: &p.Spec}.Next(w.clock(w.r.IntN(nodesMax)))
+	reference.FindNext(p, w.clock(w.r.IntN(nodesMax)))
 	p.ZoneData = reference.Calendar{Node: w.r.IntN(nodesMax)}.ZoneData()
 	return p
 }

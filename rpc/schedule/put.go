@@ -41,7 +41,8 @@ func (s *Service) PutSchedule(ctx context.Context,
 	if err != nil {
 		return nil, specFault(err)
 	}
-	put.Next, put.ZoneData = calendar.Next(fsm.Time(c.Now.UnixNano())), calendar.ZoneData()
+	put.NextAfter = fsm.Time(c.Now.UnixNano())
+	put.Next, put.ZoneData = calendar.Next(put.NextAfter), calendar.ZoneData()
 	a, err := s.propose(ctx, requestID, put)
 	if err != nil {
 		return nil, err

@@ -135,19 +135,38 @@ func (b *Shard) changeSchedule(q *Queue, s *schedule, c *fsm.PutSchedule) *sched
 	ruleChanges := s.next == 0 || s.zone != c.ZoneData || !sameSpec(&s.spec, &c.Spec)
 	s.spec, s.policy, s.job, s.changed = c.Spec, c.Policy, c.Job, b.clock
 	if ruleChanges {
-		s.rule = s.version
-		if s.next != 0 && s.next <= b.clock && !s.replan { // it is to fire by now, and is not dropped
-			if s.pending && s.then > s.next && s.then <= b.clock {
-				b.count("nominal times missed", 1)
-				s.last, s.next = s.next, s.then
-			}
-			s.pending, s.then, s.zone = true, c.Next, c.ZoneData
-		} else {
-			s.goOn(c.Next, c.ZoneData)
-		}
+		b.changeRule(s, c)
 	}
 	s.endIfDone()
 	return s
+}
+
+// changeRule gives a schedule another rule. The first time that the caller found is after its present: that
+// is some time after the shard's at most, or the caller is wrong and the leader has to look.
+func (b *Shard) changeRule(s *schedule, c *fsm.PutSchedule) {
+	now, then := b.clock, c.Next
+	looks := c.NextAfter.Sub(b.clock) > fsm.CallerAheadMax
+	if !looks {
+		now = max(now, c.NextAfter)
+	}
+	s.rule = s.version
+	if s.next != 0 && s.next <= now && !s.replan { // it is to fire by now, and is not dropped
+		if s.pending && s.then > s.next && s.then <= b.clock {
+			b.count("nominal times missed", 1)
+			s.last, s.next = s.next, s.then
+		}
+		switch {
+		case looks:
+			then = s.next
+		case s.pending && s.then > s.next && s.then <= now: // it is about to come
+			then = s.then
+		}
+		s.pending, s.then, s.zone = true, then, c.ZoneData
+		return
+	}
+	if s.goOn(then, c.ZoneData); looks {
+		s.next, s.replan = max(s.last, b.clock+1), true
+	}
 }
 
 // goOn sets the next time. One that is not after the last one is no time of the rule.

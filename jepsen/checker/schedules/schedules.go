@@ -41,7 +41,8 @@ type handed struct {
 // schedule is what clients were told of one.
 type schedule struct {
 	name
-	// first is the first nominal time that a put was answered with; 0 if no put was answered.
+	// first is the first time that a put was answered with; 0 if no put was answered. If the clock of the
+	// node was wrong, it is the time after which the leader finds the first nominal one.
 	first fsm.Time
 	spec  *belfryv1.ScheduleSpec
 	// changed says that it was given another content, deleted, triggered or filled, perhaps. A pause
@@ -164,7 +165,11 @@ func (j *judge) complete(s *schedule) {
 	next, counts := wire.TimeOf(s.last.GetNext()), s.last.GetCounts()
 	var times, seen uint64
 	var lost fsm.Time
-	for at, ok := s.first, true; ok && at != 0 && at < next; at, ok = Nominal(spec, at) {
+	first, ok := Nominal(spec, s.first-1)
+	if !ok {
+		first, ok = s.first, true
+	}
+	for at := first; ok && at != 0 && at < next; at, ok = Nominal(spec, at) {
 		times++
 		if _, there := s.jobs[at]; there {
 			seen++
@@ -175,7 +180,7 @@ func (j *judge) complete(s *schedule) {
 	j.found.LookMany(All, int64(times)) //nolint:gosec // seconds of a run
 	if dealt := counts.GetFired() + counts.GetMissed() + counts.GetSkipped(); dealt != times {
 		j.found.Violated(All, s.read, "schedule %s of %s dealt with %d nominal times (%v), there were %d from %d to %d",
-			s.name.name, s.queue, dealt, counts, times, s.first, next)
+			s.name.name, s.queue, dealt, counts, times, first, next)
 	}
 	if seen != counts.GetFired() {
 		j.found.Violated(All, s.read, "schedule %s of %s says that it fired %d times, %d jobs were handed out; the first "+

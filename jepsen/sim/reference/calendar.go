@@ -36,6 +36,11 @@ func Nominal(s *fsm.ScheduleSpec, after fsm.Time) (next fsm.Time, ok bool) {
 	return next, true
 }
 
+// FindNext finds the first firing of a schedule that is put through a node whose clock shows now.
+func FindNext(p *fsm.PutSchedule, now fsm.Time) {
+	p.Next, p.NextAfter = Calendar{Spec: &p.Spec}.Next(now), now
+}
+
 // Times returns at most so many nominal times from one time on and before another.
 func (c Calendar) Times(from, to fsm.Time, most int) (times []fsm.Time) {
 	for at := c.Next(from - 1); at != 0 && at < to && len(times) < most; at = c.Next(at) {
