@@ -204,7 +204,8 @@ func (m *Machine) NextFiring() fsm.Time {
 	return m.store.Schedules.Due.FirstAt()
 }
 
-// FiringBytes returns about how many bytes a job of a schedule has, at least as many; 0 if it is unknown.
+// FiringBytes returns about how many bytes a schedule has, and at least as many as a job of it; 0 if it is
+// unknown.
 func (m *Machine) FiringBytes(queue, name string) uint64 {
 	if q := m.queues.byName[queue]; q != nil {
 		return q.schedules.JobBytes(name)

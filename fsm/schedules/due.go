@@ -32,7 +32,7 @@ type DueQuery struct {
 type Due struct {
 	// List are schedules in the order of their firings. They do not alias the store, and have no body.
 	List []fsm.Schedule
-	// Bytes are about how many bytes a job of each has.
+	// Bytes are about how many bytes each has, and at least as many as a job of it.
 	Bytes []uint64
 	// More says that there may be more from Rest on.
 	More bool
@@ -60,7 +60,7 @@ func (s *Shard) Due(query *DueQuery, queue func(index uint32) *Queue) (d Due) {
 		}
 		v := q.Get(k.Index)
 		v.Job.Body = nil
-		d.List, d.Bytes = append(d.List, v), append(d.Bytes, uint64(len(all.Encoded(k.Index))))
+		d.List, d.Bytes = append(d.List, v), append(d.Bytes, jobBytes(all, k.Index))
 		return true
 	})
 	return d

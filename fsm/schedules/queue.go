@@ -220,14 +220,23 @@ func (q *Queue) Reset(to fsm.Time) {
 	})
 }
 
-// JobBytes returns about how many bytes a job of a schedule has, at least as many; 0 if there is none of
-// that name.
+// JobBytes returns about how many bytes a schedule has, and at least as many as a job of it; 0 if there is
+// none of that name. Each change of the schedule copies them.
 func (q *Queue) JobBytes(name string) uint64 {
 	if index := q.Find(name); index != 0 {
-		return uint64(len(q.shard.Store.Schedules.Encoded(index)))
+		return jobBytes(&q.shard.Store.Schedules, index)
 	}
 	return 0
 }
+
+// jobBytes is JobBytes of a schedule: a job has its name twice, in the id and in a header.
+func jobBytes(all *store.Schedules, index uint32) uint64 {
+	const rest = len(fsm.SchedulePrefix+"@"+timeMax) + len(fsm.HeaderNominal+timeMax) + len(fsm.HeaderSchedule)
+	return uint64(len(all.Encoded(index)) + 2*len(all.Name(index)) + rest)
+}
+
+// timeMax is a nominal time with as many digits as it may have.
+const timeMax = "2100-01-01T00:00:00.123456789Z"
 
 // Firing returns the put of the job of a nominal time.
 func (q *Queue) Firing(s *fsm.Schedule, nominal fsm.Time) fsm.Put {
