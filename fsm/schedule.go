@@ -117,8 +117,8 @@ const (
 	// ScheduleNoteBytes is the most of a note, RunMax the most jobs of a RunSchedule.
 	ScheduleNoteBytes = 256
 	RunMax            = 1000
-	// FiringsBytesMax is about the most bytes that the jobs of one RunSchedule, or of the Fires of one
-	// request, may have: each copies the body of its schedule.
+	// FiringsBytesMax is about the most bytes that the jobs of one RunSchedule, or of the schedules of
+	// one PauseSchedules or of the Fires of one request, may have: each copies the body of its schedule.
 	FiringsBytesMax = 4 << 20
 )
 
@@ -184,8 +184,9 @@ type DeleteSchedule struct {
 	IfVersion     uint64
 }
 
-// PauseSchedules pauses or resumes schedules of a queue. Names that it does not know are passed over.
-// Result: Count, those changed. Code: QueueNotFound.
+// PauseSchedules pauses or resumes schedules of a queue. Names that it does not know are passed over. It
+// changes no more once those changed have FiringsBytesMax. Results: Count, those changed; More, if some are
+// left. Code: QueueNotFound.
 type PauseSchedules struct {
 	Queue  string
 	Names  []string

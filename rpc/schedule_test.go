@@ -421,3 +421,25 @@ func TestBackfillOfLargeJobs(t *testing.T) {
 		}
 	}
 }
+
+// TestPauseOfLargeSchedules: a pause goes on until all are paused, and a repeat is answered alike.
+func TestPauseOfLargeSchedules(t *testing.T) {
+	_, c := serveSchedules(t)
+	large := nightly()
+	large.Job.Body = &belfryv1.PutRequest_Text{Text: strings.Repeat("x", 1_000_000)}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		large.Name = name
+		if _, err := c.PutSchedule(t.Context(), large); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		got, err := c.PauseSchedules(t.Context(), &belfryv1.PauseSchedulesRequest{
+			Queue: "reports", All: true, RequestId: "pause",
+		})
+		if err != nil || got.GetChanged() != 7 {
+			t.Errorf("%v, %v", got, err)
+		}
+	}
+	expectSchedules(t, c, "", "a paused: , b paused: , c paused: , d paused: , e paused: , f paused: , g paused: ")
+}

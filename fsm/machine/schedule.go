@@ -90,8 +90,8 @@ func (m *Machine) pauseSchedules(c *fsm.PauseSchedules) (fsm.Result, bool) {
 		return fsm.Result{Code: fsm.QueueNotFound}, false
 	}
 	m.settleQueue(q)
-	n := q.schedules.Pause(c)
-	return fsm.Result{Count: n}, n > 0
+	result := q.schedules.Pause(c)
+	return result, result.Count > 0
 }
 
 // fire deals with firings of a schedule whose time has come.

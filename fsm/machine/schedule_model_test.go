@@ -240,6 +240,30 @@ func TestModelScenarioLargeRun(t *testing.T) {
 	}
 }
 
+// TestModelScenarioLargePause: a pause of large schedules ends after about 4 MiB, and does the rest when it is
+// sent again.
+func TestModelScenarioLargePause(t *testing.T) {
+	t.Parallel()
+	for _, of := range implementations() {
+		t.Run(of.name, func(t *testing.T) {
+			s := of.open(t, fsm.Config{})
+			speak(s, fsm.KeysFormat)
+			pause := &fsm.PauseSchedules{Queue: "q", Names: []string{"none"}}
+			for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+				pause.Names = append(pause.Names, name)
+				put := &fsm.PutSchedule{Queue: "q", Partitions: 1, Name: name, Job: fsm.Put{Body: make([]byte, 1<<20)}}
+				s.Apply(start, []fsm.Request{{Commands: do(put)}})
+			}
+			list := s.Apply(start, []fsm.Request{{Commands: do(pause, pause, pause)}})
+			for i, want := range []fsm.Result{{Count: 4, More: true}, {Count: 2}, {}} {
+				if r := &list[i]; r.Count != want.Count || r.More != want.More {
+					t.Errorf("step %d: %+v", i, r)
+				}
+			}
+		})
+	}
+}
+
 // TestModelScenarioFiringBytes: a job has at most as many bytes as its schedule is taken for.
 func TestModelScenarioFiringBytes(t *testing.T) {
 	t.Parallel()

@@ -178,11 +178,19 @@ func (m *Model) pauseSchedules(c *fsm.PauseSchedules) fsm.Result {
 		return fsm.Result{Code: fsm.QueueNotFound}
 	}
 	var result fsm.Result
+	bytes := uint64(0)
 	for _, name := range c.Names {
-		if s := q.schedule(name); s != nil && s.Paused == c.Resume {
-			s.Paused, s.Note = !c.Resume, c.Note
-			result.Count++
+		s := q.schedule(name)
+		if s == nil || s.Paused != c.Resume {
+			continue
 		}
+		if bytes >= 4<<20 {
+			result.More = true
+			break
+		}
+		s.Paused, s.Note = !c.Resume, c.Note
+		result.Count++
+		bytes += scheduleBytes(s.Name, &s.Job)
 	}
 	return result
 }

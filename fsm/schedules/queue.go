@@ -117,20 +117,25 @@ func (q *Queue) Put(c *fsm.PutSchedule) (fsm.Result, bool) {
 	return fsm.Result{Replaced: true, Serial: s.Serial, Version: s.Version, Due: s.Next}, true
 }
 
-// Pause carries out a PauseSchedules, and returns the number of schedules that changed.
-func (q *Queue) Pause(c *fsm.PauseSchedules) (n uint64) {
+// Pause carries out a PauseSchedules.
+func (q *Queue) Pause(c *fsm.PauseSchedules) (r fsm.Result) {
+	bytes := uint64(0)
 	for _, name := range c.Names {
 		index := q.Find(name)
 		if index == 0 {
 			continue
 		}
 		if s := q.Get(index); s.Paused == c.Resume {
+			if r.More = bytes >= fsm.FiringsBytesMax; r.More {
+				break
+			}
 			s.Paused, s.Note = !c.Resume, c.Note
 			q.Set(index, &s)
-			n++
+			r.Count++
+			bytes += fsm.ScheduleBytes(s.Name, &s.Job)
 		}
 	}
-	return n
+	return r
 }
 
 // Dead takes note that a job became DEAD: its schedule may be paused for that. The job may be of an

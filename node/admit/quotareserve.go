@@ -63,7 +63,9 @@ func (q *Quotas) demand(req *fsm.Request) (all map[string]Amounts) {
 		}
 	}
 	for _, f := range q.view.firings(req) {
-		add(f.queue, Amounts{JobsLimit: f.jobs, BytesLimit: f.jobs * f.bytes})
+		if f.jobs > 0 {
+			add(f.queue, Amounts{JobsLimit: f.jobs, BytesLimit: f.bytes})
+		}
 	}
 	return all
 }

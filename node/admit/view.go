@@ -15,32 +15,38 @@ func (v View) knows(req *fsm.Request) (known bool) {
 	return known
 }
 
-// FiringBytes returns about how many bytes the jobs have that a request puts for schedules: their bodies
-// are not in the request.
+// FiringBytes returns about how many bytes a request copies of schedules, into their jobs or because it
+// changes them: their bodies are not in the request.
 func (v View) FiringBytes(req *fsm.Request) (n uint64) {
-	for _, f := range v.firings(req) {
-		n += f.jobs * f.bytes
+	all := v.firings(req)
+	for i := range all {
+		n += all[i].bytes
 	}
 	return n
 }
 
-// firing is what one command puts for a schedule.
+// firing is what one command puts for schedules, or changes of them.
 type firing struct {
-	queue       string
-	jobs, bytes uint64 // bytes of each
+	queue string
+	names []string
+	jobs  uint64
+	bytes uint64 // of the jobs, or of the schedules if there are none
 }
 
-// firings returns what the commands of a request put for schedules.
+// firings returns what the commands of a request put for schedules, and change of them.
 func (v View) firings(req *fsm.Request) (all []firing) {
-	var names []string
 	for _, c := range req.Commands {
 		switch c := c.(type) {
 		case *fsm.Fire:
+			f := firing{queue: c.Queue, names: []string{c.Name}}
 			if c.Put != 0 {
-				all, names = append(all, firing{queue: c.Queue, jobs: 1}), append(names, c.Name)
+				f.jobs = 1
 			}
+			all = append(all, f)
 		case *fsm.RunSchedule:
-			all, names = append(all, firing{queue: c.Queue, jobs: uint64(len(c.Times))}), append(names, c.Name)
+			all = append(all, firing{queue: c.Queue, names: []string{c.Name}, jobs: min(uint64(len(c.Times)), fsm.RunMax)})
+		case *fsm.PauseSchedules:
+			all = append(all, firing{queue: c.Queue, names: c.Names})
 		}
 	}
 	if all == nil {
@@ -49,8 +55,10 @@ func (v View) firings(req *fsm.Request) (all []firing) {
 	v(func(m *machine.Machine, _ fsm.Time) {
 		for i := range all {
 			f := &all[i]
-			f.bytes = max(1, m.FiringBytes(f.queue, names[i]))
-			f.jobs = min(f.jobs, fsm.FiringsBytesMax/f.bytes+1)
+			for _, name := range f.names {
+				each := max(1, m.FiringBytes(f.queue, name))
+				f.bytes = min(f.bytes+max(1, f.jobs)*each, max(fsm.FiringsBytesMax, each))
+			}
 		}
 	})
 	return all

@@ -19,7 +19,8 @@ const (
 	// roundMax bounds the schedules that one round reads, and so the time for which it holds up the
 	// shard: a few milliseconds.
 	roundMax = 1000
-	// commandsMax bounds the commands of one request, and fsm.FiringsBytesMax their bytes.
+	// commandsMax bounds the commands of one request, and fsm.FiringsBytesMax the bytes of what they
+	// change.
 	commandsMax = 1000
 	// requestsAtOnce bounds the requests of a round that wait for their entries together.
 	requestsAtOnce = 16
@@ -256,13 +257,12 @@ func (s *Scheduler) round(ctx context.Context, due *schedules.Due, now fsm.Time,
 		namespace := fsm.NamespaceOf(v.Queue)
 		for _, c := range plan {
 			req := last[namespace]
-			if req == nil || len(req.Commands) == commandsMax || c.Put != 0 && left[req] < due.Bytes[dealt] {
+			if req == nil || len(req.Commands) == commandsMax || left[req] < due.Bytes[dealt] {
 				req = &fsm.Request{}
 				last[namespace], requests, left[req] = req, append(requests, req), fsm.FiringsBytesMax
 			}
-			if req.Commands = append(req.Commands, c); c.Put != 0 {
-				left[req] -= min(left[req], due.Bytes[dealt])
-			}
+			req.Commands = append(req.Commands, c)
+			left[req] -= min(left[req], due.Bytes[dealt])
 			firings += 1 + c.Missed
 		}
 	}

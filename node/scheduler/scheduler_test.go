@@ -242,6 +242,23 @@ func TestLargeFirings(t *testing.T) {
 	})
 }
 
+// TestLargeChanges: a request changes at most about 4 MiB of schedules, also if it puts no job.
+func TestLargeChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShard(t)
+		for i := range 20 {
+			d.apply(&fsm.PutSchedule{
+				Queue: "q", Partitions: 1, Name: fmt.Sprintf("s%d", i), ZoneData: "earlier",
+				Next: now().Add(500 * time.Millisecond), Job: fsm.Put{Body: make([]byte, 1<<20)},
+			})
+		}
+		d.lead(700 * time.Millisecond)
+		if n := d.jobs("q"); n != 0 || d.proposed != 7 { // they are planned anew
+			t.Errorf("%d jobs in %d requests", n, d.proposed)
+		}
+	})
+}
+
 // TestLaggingSchedules: schedules with a long past do not keep others from firing in time, and all their
 // nominal times are dealt with.
 func TestLaggingSchedules(t *testing.T) {

@@ -135,12 +135,23 @@ func (w *switcher) pages(ctx context.Context, shard uint32, prefix string) error
 	}
 }
 
-// step pauses or resumes schedules of one shard. Its request id says which, so that a repeat that
-// finds others by their prefix is another request to the shard.
+// step pauses or resumes schedules of one shard: some at a time, if they are large. Its request ids say
+// which, so that a repeat that finds others by their prefix is another request to the shard.
 func (w *switcher) step(ctx context.Context, shard uint32, names []string) error {
 	command := w.command
 	command.Names = names
-	a := w.service.router.Propose(ctx, shard, stepID(w.requestID, strings.Join(names, "\x00")), &command)
+	content := strings.Join(names, "\x00")
+	for {
+		a := w.service.router.Propose(ctx, shard, stepID(w.requestID, content), &command)
+		if err := w.add(a); err != nil || a.Result == nil || !a.Result.More {
+			return err
+		}
+		content += "\x00"
+	}
+}
+
+// add adds the answer to one command.
+func (w *switcher) add(a shardcall.Answer) error {
 	switch {
 	case a.Fault != nil && a.Fault.Reason == belfryv1.Reason_REASON_QUEUE_NOT_FOUND:
 		w.missing = a.Fault

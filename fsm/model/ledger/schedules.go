@@ -231,18 +231,24 @@ func (b *Shard) pauseSchedules(c *fsm.PauseSchedules, r *fsm.Result) {
 	if q == nil {
 		return
 	}
-	n := uint64(0)
+	n, bytes, more := uint64(0), uint64(0), false
 	for _, name := range c.Names {
-		if s := q.schedules[name]; s != nil && s.paused == c.Resume {
-			s.paused = !c.Resume
-			n++
+		s := q.schedules[name]
+		if s == nil || s.paused != c.Resume {
+			continue
 		}
+		if more = bytes >= fsm.FiringsBytesMax; more {
+			break
+		}
+		s.paused = !c.Resume
+		n, bytes = n+1, bytes+s.bytes()
 	}
 	if n > 0 {
 		b.effect(nil)
 	}
-	if r.Count != n {
-		b.violated(firedOnce, "%d schedules of %s were paused or resumed, should be %d", r.Count, c.Queue, n)
+	if r.Count != n || r.More != more {
+		b.violated(firedOnce, "%d schedules of %s were paused or resumed, should be %d; some are left: %v, should be %v",
+			r.Count, c.Queue, n, r.More, more)
 	}
 }
 
