@@ -72,7 +72,8 @@ type SchedulePolicy struct {
 // Schedule is what a shard keeps of a schedule.
 type Schedule struct {
 	Queue, Name string
-	// Serial identifies the schedule in its shard. Version counts its contents, from 1.
+	// Serial identifies the schedule in its shard. Version is FirstVersion of it at first, and grows by
+	// one with each other content. So no name of a queue has a version a second time.
 	Serial, Version uint64
 	// RuleVersion is the version since which it has had its rule: Spec, and the time-zone data that it
 	// was put with.
@@ -106,6 +107,19 @@ type Schedule struct {
 	// Recent are the last firings, oldest first, at most FiringsKept.
 	Recent []Firing
 }
+
+// serialBits is how many bits of a version have a serial. A partition is above them.
+const serialBits = 48
+
+// FirstVersion returns the version of a schedule when it is created, with the next serial of its shard.
+// A name that is in another partition by now, because its queue was made again, may be in another shard,
+// with serials of its own: the versions of two partitions differ.
+func FirstVersion(partition uint32, serial uint64) uint64 {
+	return uint64(partition)<<serialBits | serial
+}
+
+// VersionSerial returns the serial that a version is made of. The shard gives out none up to it.
+func VersionSerial(version uint64) uint64 { return version & (1<<serialBits - 1) }
 
 // ScheduleCounts are the totals of a schedule since it was created.
 type ScheduleCounts struct{ Fired, Missed, Skipped, Backfilled uint64 }

@@ -121,6 +121,48 @@ func TestPutScheduleAgain(t *testing.T) {
 	again()
 }
 
+// TestScheduleMadeAgain: a schedule that was deleted and made again is not taken for the one that a caller
+// has read, also by a put of the content that it has.
+func TestScheduleMadeAgain(t *testing.T) {
+	_, c := serveSchedules(t)
+	put := func(text string, ifVersion uint64) (uint64, error) {
+		req := nightly()
+		req.Job.Body, req.IfVersion = &belfryv1.PutRequest_Text{Text: text}, ifVersion
+		got, err := c.PutSchedule(t.Context(), req)
+		return got.GetVersion(), err
+	}
+	var read []uint64
+	for _, text := range []string{"first", "second"} {
+		version, err := put(text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read = append(read, version)
+	}
+	remove := &belfryv1.DeleteScheduleRequest{Queue: "reports", Name: "nightly"}
+	if _, err := c.DeleteSchedule(t.Context(), remove); err != nil {
+		t.Fatal(err)
+	}
+	version, err := put("third", 0)
+	if err != nil || version <= read[1] {
+		t.Fatalf("the new schedule has version %d after %v: %v", version, read, err)
+	}
+	for _, old := range read {
+		for _, text := range []string{"third", "fourth"} {
+			if _, err := put(text, old); reasonOf(t, err) != belfryv1.Reason_REASON_VERSION_CHANGED {
+				t.Errorf("a put of %s for version %d: %v", text, old, err)
+			}
+		}
+		remove.IfVersion = old
+		if _, err := c.DeleteSchedule(t.Context(), remove); reasonOf(t, err) != belfryv1.Reason_REASON_VERSION_CHANGED {
+			t.Errorf("a delete of version %d: %v", old, err)
+		}
+	}
+	if again, err := put("fourth", version); err != nil || again != version+1 {
+		t.Errorf("version %d, %v", again, err)
+	}
+}
+
 // TestScheduleProblems: what is wrong is refused by its field, and all problems are named at once.
 func TestScheduleProblems(t *testing.T) {
 	s, c := serveSchedules(t)

@@ -91,14 +91,14 @@ func ExampleIfVersion() {
 	}
 	held.Spec.Every = 10 * time.Minute
 	put, err := schedules.Put(ctx, "sync", "shop-7", held.Definition, schedule.IfVersion(held.Version))
-	fmt.Println(put.Replaced, put.Version, err)
+	fmt.Println(put.Replaced, put.Version > held.Version, err)
 
 	_, err = schedules.Put(ctx, "sync", "shop-7", schedule.Definition{Spec: schedule.Spec{Every: time.Hour}},
 		schedule.IfVersion(held.Version))
 	if changed, ok := errors.AsType[*client.Error](err); ok && errors.Is(err, client.ErrVersionChanged) {
-		fmt.Println("it has version", changed.Version)
+		fmt.Println("it has the version of the first change:", changed.Version == put.Version)
 	}
 	// Output:
-	// true 2 <nil>
-	// it has version 2
+	// true true <nil>
+	// it has the version of the first change: true
 }

@@ -46,7 +46,8 @@ type DeleteOption interface {
 	applyDelete(r *belfryv1.DeleteScheduleRequest)
 }
 
-// IfVersion lets Put or Delete succeed only if the schedule has this version. 0 stands for any.
+// IfVersion lets Put or Delete succeed only if the schedule has this version. 0 stands for any. A
+// schedule that was deleted and made again has other versions than the one before it.
 type IfVersion uint64
 
 func (v IfVersion) applyPut(r *belfryv1.PutScheduleRequest)       { r.IfVersion = uint64(v) }
@@ -65,7 +66,7 @@ type PutResult struct {
 	// Created: it was not there. Replaced: it was there with another content. If neither is set, it had
 	// the content already, and nothing changed.
 	Created, Replaced bool
-	// Version is its version, from 1.
+	// Version is its version, which grows with each other content.
 	Version uint64
 	// Preview shows when it fires. It has at most 10 times, and no Rule.
 	Preview

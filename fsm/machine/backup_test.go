@@ -360,3 +360,62 @@ func TestImportOfKeysNeedsTheirFormat(t *testing.T) {
 		}
 	}
 }
+
+// TestRestoreKeepsVersions: a schedule goes on from its version in a restored shard, and a later one of its
+// name begins above, although the shard had no serial for each. A snapshot keeps that as well.
+func TestRestoreKeepsVersions(t *testing.T) {
+	apply := func(m *Machine, commands ...fsm.Command) []fsm.Result {
+		t.Helper()
+		request := codec.AppendRequestIn(nil, fsm.KeysFormat, &fsm.Request{Commands: commands})
+		results, err := m.Apply(m.Index()+1, codec.AppendEntryIn(nil, fsm.KeysFormat, fsm.Hour, [][]byte{request}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return results
+	}
+	put := func(m *Machine) uint64 {
+		return apply(m, &fsm.PutSchedule{
+			Queue: "q", Partitions: 1, Name: "s", Job: fsm.Put{Body: fmt.Append(nil, m.Index())},
+		})[0].Version
+	}
+	drop := &fsm.DeleteSchedule{Queue: "q", Name: "s"}
+	source := New(fsm.Config{})
+	for want := uint64(1); want < 5; want++ {
+		if got := put(source); got != want {
+			t.Fatalf("version %d, want %d", got, want)
+		}
+	}
+	records, totals, err := readBackup(backupIn(t, fsm.KeysFormat, source))
+	if err != nil || totals.Serial != 4 {
+		t.Fatalf("the backup has %+v, %v", totals, err)
+	}
+	records = slices.DeleteFunc(records, func(r fsm.BackupRecord) bool {
+		return r.Kind != fsm.BackupQueue && r.Kind != fsm.BackupSchedule
+	})
+	for floor, want := range map[uint64]uint64{totals.Serial - 1: 1, totals.Serial: 2} {
+		m := New(fsm.Config{})
+		apply(m, &fsm.Import{Restore: [16]byte{1}, Step: fsm.ImportBegin})
+		got := apply(m, &fsm.Import{
+			Restore: [16]byte{1}, Step: fsm.ImportRecords, Sequence: 1, Floor: floor, Records: records,
+		}, &fsm.Import{Restore: [16]byte{1}, Step: fsm.ImportEnd, Floor: floor, Total: want})
+		if got[0].Serial != want {
+			t.Errorf("%d records are imported above serial %d, want %d", got[0].Serial, floor, want)
+		}
+		if want == 1 {
+			continue
+		}
+		for _, next := range []uint64{5, 6} {
+			if got := put(m); got != next {
+				t.Errorf("after the restore: version %d, want %d", got, next)
+			}
+		}
+		apply(m, drop)
+		back, err := Restore(fsm.Config{}, bytes.NewReader(snapshotBytes(t, m)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := put(back); got != 7 {
+			t.Errorf("made again after a snapshot: version %d, want 7", got)
+		}
+	}
+}

@@ -194,7 +194,7 @@ func (g *generator) scheduleCommand() fsm.Command {
 		return g.putSchedule(queue, name)
 	case n < 70:
 		return &fsm.DeleteSchedule{
-			Queue: queue, Name: name, CancelWaiting: g.chance(50), IfVersion: pick[uint64](g, 0, 1, 2, 3),
+			Queue: queue, Name: name, CancelWaiting: g.chance(50), IfVersion: pick(g, 0, g.version(queue, name)),
 		}
 	case n < 80:
 		return &fsm.PauseSchedules{
@@ -209,6 +209,18 @@ func (g *generator) scheduleCommand() fsm.Command {
 	}
 }
 
+// version returns a version of a schedule: often the present one, or one that it, an earlier one of the
+// name or a later one may have.
+func (g *generator) version(queue, name string) uint64 {
+	version := pick(g, 1, g.m.Serial, g.m.Serial+1)
+	for _, s := range g.m.Schedules(queue) {
+		if s.Name == name && g.chance(70) {
+			version = s.Version - pick[uint64](g, 0, 0, 0, 1)
+		}
+	}
+	return version
+}
+
 func (g *generator) putSchedule(queue, name string) *fsm.PutSchedule {
 	p := g.put()
 	c := &fsm.PutSchedule{
@@ -219,7 +231,7 @@ func (g *generator) putSchedule(queue, name string) *fsm.PutSchedule {
 		},
 		Job: fsm.Put{Given: p.Given &^ (fsm.GivenDelay | fsm.GivenDueAt), TTR: p.TTR, TTL: p.TTL, Priority: p.Priority,
 			MaxAttempts: p.MaxAttempts, RetryDelays: p.RetryDelays, Headers: p.Headers, Body: p.Body, Key: p.Key},
-		IfVersion: pick[uint64](g, 0, 0, 0, 1), ZoneData: pick(g, "2026a", "2026b"),
+		IfVersion: pick(g, 0, 0, 0, g.version(queue, name)), ZoneData: pick(g, "2026a", "2026b"),
 	}
 	if g.chance(90) {
 		c.Next = g.now + fsm.Time(pick[time.Duration](g, -1, 1, 1)*g.duration())

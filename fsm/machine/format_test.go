@@ -253,8 +253,9 @@ func writeKeys(step func(time.Duration, string, ...fsm.Command) []fsm.Result, pu
 		ZoneData: "2026a",
 	}, &fsm.PutSchedule{Queue: "cron", Partitions: 1, Name: "gone", Next: nominal})
 	step(2*time.Hour, "", &fsm.Fire{
-		Queue: "cron", Name: "report", Serial: schedule[0].Serial, Version: 1, Nominal: nominal, Missed: 1,
-		LastMissed: nominal, Put: nominal + 1, Due: nominal + 2, Next: nominal.Add(24 * time.Hour), ZoneData: "2026b",
+		Queue: "cron", Name: "report", Serial: schedule[0].Serial, Version: schedule[0].Version, Nominal: nominal,
+		Missed: 1, LastMissed: nominal,
+		Put: nominal + 1, Due: nominal + 2, Next: nominal.Add(24 * time.Hour), ZoneData: "2026b",
 	}, &fsm.RunSchedule{Queue: "cron", Name: "report", Times: []fsm.Time{5}})
 	step(time.Second, "", &fsm.DeleteSchedule{Queue: "cron", Name: "gone"}, &fsm.PauseSchedules{
 		Queue: "cron", Names: []string{"report"}, Note: "paused",

@@ -131,7 +131,7 @@ func (m *Machine) importQueue(v *fsm.QueueRecord) bool {
 
 // importSchedule stores a schedule of a queue as it was. There may be more than SchedulesMax.
 func (m *Machine) importSchedule(q *queue, s *fsm.Schedule) bool {
-	ok := q != nil && s.Serial <= m.scalars.Serial && q.schedules.Find(s.Name) == 0
+	ok := q != nil && max(s.Serial, fsm.VersionSerial(s.Version)) <= m.scalars.Serial && q.schedules.Find(s.Name) == 0
 	if ok {
 		m.touch(q)
 		q.schedules.Add(s)

@@ -20,7 +20,7 @@ func exported(m *machine.Machine) (records []fsm.BackupRecord, err error) {
 	defer m.Release(s)
 	err = s.Export(0, func(*fsm.QueueRecord) bool { return true }, func(r fsm.BackupRecord) error {
 		if r.Kind == fsm.BackupQueue || r.Kind == fsm.BackupJob || r.Kind == fsm.BackupTombstone ||
-			r.Kind == fsm.BackupKey {
+			r.Kind == fsm.BackupKey || r.Kind == fsm.BackupSchedule {
 			records = append(records, fsm.BackupRecord{Kind: r.Kind, Data: bytes.Clone(r.Data)})
 		}
 		return nil

@@ -171,6 +171,8 @@ func plantedCommands() []plant {
 		asked("a missed firing is not counted", func(c *fsm.Fire) { c.Missed = min(c.Missed, 1) }),
 		asked("firings overlap", func(c *fsm.PutSchedule) { c.Policy.Overlap = fsm.OverlapAllow }),
 		asked("a schedule has no last firing", func(c *fsm.PutSchedule) { c.Policy.MaxFires = 0 }),
+		asked("a schedule of any version is replaced", func(c *fsm.PutSchedule) { c.IfVersion = 0 }),
+		asked("a schedule of any version is deleted", func(c *fsm.DeleteSchedule) { c.IfVersion = 0 }),
 		asked("a dead job pauses nothing", func(c *fsm.PutSchedule) { c.Policy.PauseOnDead = false }),
 	}
 }

@@ -184,6 +184,70 @@ func TestModelScenarioDeadOfEarlier(t *testing.T) {
 	}
 }
 
+// TestModelScenarioVersions: no schedule of a name has a version that an earlier one had, however often
+// that was changed, and a put or a delete for the version of an earlier one is refused.
+func TestModelScenarioVersions(t *testing.T) {
+	t.Parallel()
+	for _, of := range implementations() {
+		t.Run(of.name, func(t *testing.T) {
+			s := of.open(t, fsm.Config{})
+			speak(s, fsm.KeysFormat)
+			apply := func(c fsm.Command) *fsm.Result { return &s.Apply(start, []fsm.Request{{Commands: do(c)}})[0] }
+			at := &fsm.PutSchedule{Queue: "q", Partitions: 1, Name: "s"}
+			var before []uint64
+			for _, first := range []uint64{1, 5, 10} { // the serial of a job is between the last two
+				for version := first; version < first+4; version++ {
+					c := *at
+					c.Job.Body = []byte{byte(version)}
+					if r := apply(&c); r.Code != fsm.OK || r.Version != version {
+						t.Fatalf("it was given content %d: %+v", version, r)
+					}
+					before, at.IfVersion = append(before, version), version
+				}
+				for _, old := range before[:len(before)-1] {
+					for _, c := range []fsm.Command{
+						&fsm.PutSchedule{Queue: "q", Partitions: 1, Name: "s", IfVersion: old},
+						&fsm.DeleteSchedule{Queue: "q", Name: "s", IfVersion: old},
+					} {
+						if r := apply(c); r.Code != fsm.VersionChanged || r.Version != first+3 {
+							t.Errorf("%T for version %d: %+v", c, old, r)
+						}
+					}
+				}
+				if r := apply(&fsm.DeleteSchedule{Queue: "q", Name: "s", IfVersion: first + 3}); r.Code != fsm.OK {
+					t.Errorf("%+v", r)
+				}
+				if at.IfVersion = 0; first == 5 {
+					apply(put(""))
+				}
+			}
+		})
+	}
+}
+
+// TestModelScenarioVersionsOfPartitions: a queue that is made again with other partitions may have a name
+// in another shard, whose serials are others. The versions differ nevertheless.
+func TestModelScenarioVersionsOfPartitions(t *testing.T) {
+	t.Parallel()
+	for _, of := range implementations() {
+		t.Run(of.name, func(t *testing.T) {
+			s := of.open(t, fsm.Config{})
+			speak(s, fsm.KeysFormat)
+			c := &fsm.PutSchedule{Queue: "q", Partition: 5, Partitions: 8, Name: "s"}
+			again := *c
+			again.Job.Body = []byte("another")
+			list := s.Apply(start, []fsm.Request{{Commands: do(
+				&fsm.Open{Queue: "q", Partition: 5, Partitions: 8}, c, &again, &fsm.DeleteSchedule{Queue: "q", Name: "s"}, c,
+			)}})
+			for i, want := range map[int]uint64{1: 5<<48 | 1, 2: 5<<48 | 2, 4: 5<<48 | 3} {
+				if r := list[i]; r.Code != fsm.OK || r.Version != want {
+					t.Errorf("step %d: %+v, want version %x", i, r, want)
+				}
+			}
+		})
+	}
+}
+
 // TestModelScenarioResetSchedules: a schedule that fired in a time that is taken back is silent until then,
 // also with another content. A new one of the name is not.
 func TestModelScenarioResetSchedules(t *testing.T) {

@@ -95,7 +95,8 @@ func (m *Model) importRecord(r *fsm.BackupRecord) bool {
 	}
 	if s, err := backup.ParseSchedule(r); err == nil {
 		q := m.queue(s.Queue)
-		if q == nil || m.format < fsm.KeysFormat || s.Serial > m.Serial || q.schedule(s.Name) != nil {
+		if q == nil || m.format < fsm.KeysFormat || max(s.Serial, s.Version%versionsOfPartition) > m.Serial ||
+			q.schedule(s.Name) != nil {
 			return false
 		}
 		s.Job.Body = slices.Clone(s.Job.Body)

@@ -83,19 +83,25 @@ func (m *Model) putSchedule(c *fsm.PutSchedule) (result fsm.Result, changed bool
 	result.Replaced, result.Created = s != nil, s == nil
 	if s == nil {
 		s = &fsm.Schedule{Queue: q.Name, Name: c.Name, Serial: m.nextSerial(), Created: m.Clock}
+		s.Version = s.Serial + uint64(q.Partition)*versionsOfPartition
 		q.schedules = append(q.schedules, s)
+	} else {
+		s.Version++
+		m.Serial = max(m.Serial, s.Version%versionsOfPartition)
 	}
 	m.giveContent(s, c)
 	result.Serial, result.Version, result.Due = s.Serial, s.Version, s.Next
 	return result, true
 }
 
-// giveContent gives a schedule another content. A time that was to fire by now stays, whatever the rule;
-// of two such times the later one. Any other time that has been planned stays while the rule does. By
+// versionsOfPartition is how many versions the schedules of a partition can have.
+const versionsOfPartition = 1 << 48
+
+// giveContent gives a schedule the content of its version. A time that was to fire by now stays, whatever
+// the rule; of two such times the later one. Any other time that has been planned stays while the rule does. By
 // now is by the clock of the shard or of the caller, unless that one is wrong; then the leader has to look.
 // Two times of which one is only by the clock of the caller both stay.
 func (m *Model) giveContent(s *fsm.Schedule, c *fsm.PutSchedule) {
-	s.Version++
 	ruleStays := s.ZoneData == c.ZoneData && sameSpec(s.Spec, c.Spec)
 	s.Spec, s.Policy, s.Job, s.Changed = c.Spec, c.Policy, c.Job, m.Clock
 	wrong := c.NextAfter > m.Clock.Add(fsm.CallerAheadMax)

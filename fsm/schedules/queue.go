@@ -103,7 +103,10 @@ func (q *Queue) Put(c *fsm.PutSchedule) (fsm.Result, bool) {
 		return fsm.Result{Code: fsm.Quota}, false
 	case index == 0:
 		scalars.Serial++
-		s = fsm.Schedule{Name: c.Name, Serial: scalars.Serial, Created: scalars.Clock}
+		s = fsm.Schedule{
+			Name: c.Name, Serial: scalars.Serial, Created: scalars.Clock,
+			Version: fsm.FirstVersion(c.Partition, scalars.Serial) - 1, // Redefine takes the next one
+		}
 		Redefine(&s, c, scalars.Clock)
 		q.Add(&s)
 		return fsm.Result{Created: true, Serial: s.Serial, Version: s.Version, Due: s.Next}, true
@@ -113,6 +116,7 @@ func (q *Queue) Put(c *fsm.PutSchedule) (fsm.Result, bool) {
 		return fsm.Result{Serial: s.Serial, Version: s.Version, Due: s.Next}, false
 	}
 	Redefine(&s, c, scalars.Clock)
+	scalars.Serial = max(scalars.Serial, fsm.VersionSerial(s.Version)) // so a later one of the name begins above it
 	q.Set(index, &s)
 	return fsm.Result{Replaced: true, Serial: s.Serial, Version: s.Version, Due: s.Next}, true
 }

@@ -51,17 +51,17 @@ func (s *story) scheduled() {
 		Policy: &belfryv1.SchedulePolicy{CatchUp: belfryv1.CatchUp_CATCH_UP_ALL}}
 	put := &fsm.PutSchedule{Queue: "timely", Partitions: 1, Name: "tick", Spec: fsm.ScheduleSpec{Every: time.Second},
 		Policy: fsm.SchedulePolicy{CatchUp: fsm.CatchUpAll}, Next: first}
-	var serial uint64
+	var serial, version uint64
 	s.one("put tick", s.onQueue("timely", "tick", answered, put, req,
 		func(r *fsm.Result, w *belfryv1.Witness) proto.Message {
-			serial = r.Serial
-			return &belfryv1.PutScheduleResponse{Created: true, Version: 1, Next: exact(r.Due), Witness: w}
+			serial, version = r.Serial, r.Version
+			return &belfryv1.PutScheduleResponse{Created: true, Version: version, Next: exact(r.Due), Witness: w}
 		}))
 	for i, name := range []string{"tick 1", "tick 2"} {
 		at := first.Add(time.Duration(i) * time.Second)
 		s.wait(at.Sub(s.stamp()) + time.Millisecond)
 		s.log(s.shardOf("timely"), []*fsm.Request{{Commands: []fsm.Command{&fsm.Fire{
-			Queue: "timely", Name: "tick", Serial: serial, Version: 1, Nominal: at, Put: at, Due: at,
+			Queue: "timely", Name: "tick", Serial: serial, Version: version, Nominal: at, Put: at, Due: at,
 			Next: at.Add(time.Second)}}}})
 		s.takes(name, "timely")
 		s.acks(name)

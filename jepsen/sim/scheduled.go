@@ -18,7 +18,10 @@ func (c *crowd) actOnSchedule(q *queue) {
 	w := c.w
 	name := "s" + strconv.Itoa(w.r.IntN(2))
 	partition := q.partitionOf(name, q.believed)
-	s, held := w.shardOf(q, partition), q.schedules[name]
+	s, held, version := w.shardOf(q, partition), q.schedules[name], uint64(2)
+	if found := s.machine().Answer(&fsm.ScheduleQuery{Queue: q.name, Name: name}, w.now).Schedules; len(found) > 0 {
+		version = found[0].Version
+	}
 	switch n := w.r.IntN(100); {
 	case held == nil || n < 30:
 		p := c.newSchedule(q, name)
@@ -28,7 +31,7 @@ func (c *crowd) actOnSchedule(q *queue) {
 	case n < 40:
 		again := *held
 		reference.FindNext(&again, w.clock(w.r.IntN(nodesMax)))
-		again.IfVersion = uint64(w.r.IntN(4))
+		again.IfVersion = pick(w.r, 0, version, version, version-1)
 		c.ask(s, "producer", &again)
 	case n < 65:
 		c.ask(s, "admin", &fsm.PauseSchedules{Queue: q.name, Names: []string{name, "none"}, Resume: w.chance(65)})
@@ -40,7 +43,7 @@ func (c *crowd) actOnSchedule(q *queue) {
 			Times: calendar.Times(w.now-fsm.Time(calendar.Span(4)), w.now, 4)})
 	default:
 		c.ask(s, "admin", &fsm.DeleteSchedule{Queue: q.name, Name: name, CancelWaiting: w.chance(50),
-			IfVersion: pick[uint64](w.r, 0, 0, 1, 2)})
+			IfVersion: pick(w.r, 0, 0, version, version-1)})
 	}
 }
 
@@ -86,10 +89,7 @@ func (s *shard) nextFiring() fsm.Time { return s.w.wrong.fires(s.machine().NextF
 // wakeTime is when something is to happen in a shard, by its machine.
 func (s *shard) wakeTime() (fsm.Time, bool) {
 	t, ok := s.deadline()
-	if s.w.keyed == nil {
-		return t, ok
-	}
-	if f := s.nextFiring(); f != 0 && (!ok || f < t) {
+	if f := s.nextFiring(); s.w.keyed != nil && f != 0 && (!ok || f < t) {
 		return f, true
 	}
 	return t, ok

@@ -126,8 +126,20 @@ func (c *Client) plan(ctx context.Context) {
 	case 4:
 		c.getSchedule(ctx, schedulesMoving, name)
 	default:
-		c.putSchedule(ctx, c.newSchedule(name))
+		r := c.newSchedule(name)
+		if c.oneIn(4) {
+			r.IfVersion = c.readVersion(ctx, schedulesMoving, name)
+		}
+		c.putSchedule(ctx, r)
 	}
+}
+
+// readVersion reads the version of a schedule, and gives others the time to change or delete it. It
+// returns 0, which stands for any, if it cannot be read.
+func (c *Client) readVersion(ctx context.Context, queue, name string) uint64 {
+	read, _ := c.getSchedule(ctx, queue, name).Response.(*belfryv1.GetScheduleResponse)
+	pause(ctx, c.between(0, 300*time.Millisecond))
+	return read.GetSchedule().GetVersion()
 }
 
 // newSchedule returns a put of a schedule of any kind.
@@ -145,9 +157,6 @@ func (c *Client) newSchedule(name string) *belfryv1.PutScheduleRequest {
 	}
 	if c.oneIn(4) {
 		r.Policy.MaxFires = 1 + c.Rand.Uint64N(20)
-	}
-	if c.oneIn(4) {
-		r.IfVersion = 1 + c.Rand.Uint64N(5)
 	}
 	return r
 }

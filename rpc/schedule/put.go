@@ -92,14 +92,14 @@ func (s *Service) propose(ctx context.Context, requestID string, put *fsm.PutSch
 
 // repeated answers a PutSchedule that was refused although an earlier attempt at it may have been carried
 // out, without a request id that is remembered: that attempt raised the version that this one names. The
-// schedule as it is decides: it has the content, or not.
+// schedule as it is decides: it has the content, or not. One that was made since has another first version.
 func (s *Service) repeated(ctx context.Context, put *fsm.PutSchedule, a shardcall.Answer) (shardcall.Answer, error) {
 	version := put.IfVersion + 1
 	if a.Result == nil || a.Result.Code != fsm.VersionChanged || a.Result.Version != version {
 		return a, explain(a)
 	}
 	held, _, err := s.read(ctx, shardcall.Reader{Router: s.router}, put.Queue, put.Name)
-	if err != nil || held.Version != version ||
+	if err != nil || held.Version != version || version == fsm.FirstVersion(put.Partition, held.Serial) ||
 		!bytes.Equal(codec.AppendDefinition(nil, &held.Spec, &held.Policy, &held.Job),
 			codec.AppendDefinition(nil, &put.Spec, &put.Policy, &put.Job)) {
 		return a, explain(a)

@@ -223,6 +223,7 @@ func (b *Shard) deleteQueue(c *fsm.DeleteQueue, r *fsm.Result) {
 func (b *Shard) Adopt(m *machine.Machine) {
 	mark := m.Restored()
 	b.restoring, b.floor, b.clock = mark.Open(), mark.Floor, m.Clock()
+	b.serial = max(b.serial, mark.Floor)
 	b.count("states taken over from the machine", 1)
 	for _, v := range m.Queues("", 1<<30) {
 		b.adoptQueue(m, &v)

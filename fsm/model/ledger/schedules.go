@@ -129,9 +129,11 @@ func (b *Shard) changeSchedule(q *Queue, s *schedule, c *fsm.PutSchedule) *sched
 	q.counts.Bytes += scheduleBytes(c.Name, &c.Job) - s.bytes()
 	if s == nil {
 		s = &schedule{name: c.Name, serial: b.take()}
+		s.version = uint64(c.Partition)<<48 + s.serial - 1
 		q.schedules[c.Name] = s
 	}
 	s.version++
+	b.serial = max(b.serial, s.version%(1<<48)) // no later one of the name has a version of this one
 	ruleChanges := s.next == 0 || s.zone != c.ZoneData || !sameSpec(&s.spec, &c.Spec)
 	s.spec, s.policy, s.job, s.changed = c.Spec, c.Policy, c.Job, b.clock
 	if ruleChanges {

@@ -791,7 +791,7 @@ type Schedule struct {
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	// The name, unique in the queue.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Grows with each other content, from 1.
+	// Grows with each other content. No schedule that had this queue and name before had it.
 	Version uint64 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
 	// When it fires.
 	Spec *ScheduleSpec `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
