@@ -44,3 +44,45 @@ func TestStatsOfSpaces(t *testing.T) {
 		}
 	})
 }
+
+// TestSchedulesAtTheQuota: a namespace that has used up its bytes may put a schedule that it has again,
+// and make it smaller, but not larger. What is on its way counts as a whole.
+func TestSchedulesAtTheQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openLimited(t, limitOf(admit.BytesLimit, 10, 10))
+		if err := n.Speak(fsm.KeysFormat); err != nil {
+			t.Fatal(err)
+		}
+		of := func(name string, bytes int) *fsm.PutSchedule {
+			job := fsm.Put{Body: make([]byte, bytes-len(name))}
+			return &fsm.PutSchedule{Queue: "t/q", Partitions: 1, Name: name, Next: 1 << 62, Job: job}
+		}
+		for _, step := range []struct {
+			puts    []fsm.Command
+			refused bool
+		}{
+			{[]fsm.Command{of("s", 11)}, false}, // below the limit, a request passes as a whole
+			{[]fsm.Command{of("s", 11)}, false},
+			{[]fsm.Command{of("s", 12)}, true},
+			{[]fsm.Command{of("other", 5)}, true},
+			{[]fsm.Command{of("s", 11), put("t/q", "1", 0)}, true},
+			{[]fsm.Command{&fsm.DeleteSchedule{Queue: "t/q", Name: "s"}, of("s", 11)}, false},
+			{[]fsm.Command{of("s", 10)}, false},
+			{[]fsm.Command{of("s", 11)}, true},
+			{[]fsm.Command{of("s", 10), of("s", 9)}, false},
+			{[]fsm.Command{of("s", 11)}, false},
+		} {
+			before := lastIndex(n)
+			err := tryPut(t, n, step.puts...)
+			if step.refused {
+				expectRefusal(t, n, err, admit.BytesLimit, before)
+			} else if err != nil {
+				t.Error(err)
+			}
+		}
+		defer taker(t, n, of("s", 11)).Release()
+		if used, _ := shortOf(n, admit.BytesLimit); used != 22 {
+			t.Errorf("%d bytes are used, with a put that may follow a deletion; want 22", used)
+		}
+	})
+}

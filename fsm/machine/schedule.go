@@ -213,6 +213,14 @@ func (m *Machine) FiringBytes(queue, name string) uint64 {
 	return 0
 }
 
+// ScheduleBytes returns what a schedule adds to the bytes of its queue; 0 for no schedule.
+func (m *Machine) ScheduleBytes(queue, name string) uint64 {
+	if q := m.queues.byName[queue]; q != nil {
+		return m.store.Schedules.Bytes(q.schedules.Find(name))
+	}
+	return 0
+}
+
 // DueSchedules returns schedules whose next firing has come; none while a restore is open.
 func (m *Machine) DueSchedules(query *schedules.DueQuery) schedules.Due {
 	if m.NextFiring() == 0 {

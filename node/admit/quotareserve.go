@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
@@ -54,7 +55,7 @@ func (q *Quotas) demand(req *fsm.Request) (all map[string]Amounts) {
 		switch c := c.(type) {
 		case *fsm.Put:
 			add(c.Queue, Amounts{JobsLimit: 1, BytesLimit: fsm.PutBytes(c), PutRate: 1000})
-		case *fsm.PutSchedule: // of the bytes that it has already, too
+		case *fsm.PutSchedule: // with the bytes that it has already; see replacedLocked
 			add(c.Queue, Amounts{BytesLimit: fsm.ScheduleBytes(c.Name, &c.Job)})
 		case *fsm.Reserve:
 			for _, queue := range c.Queues {
@@ -139,6 +140,10 @@ func (q *Quotas) tryReserve(req *fsm.Request, all map[string]Amounts, w *quotaWa
 			continue
 		}
 		lacks, more, refused := q.shortageLocked(s, want, now)
+		if refused != nil {
+			want[BytesLimit] -= q.replacedLocked(req, name)
+			lacks, more, refused = q.shortageLocked(s, want, now)
+		}
 		if refused == nil {
 			continue
 		}
@@ -157,6 +162,20 @@ func (q *Quotas) tryReserve(req *fsm.Request, all map[string]Amounts, w *quotaWa
 		return nil, refused
 	}
 	return q.chargeLocked(all, now), nil
+}
+
+// replacedLocked returns how many bytes of what a request wants of a namespace take the place of bytes
+// that its schedules have already. They are charged, since a deletion that is on its way may take the
+// earlier ones first, but need no quota that is left.
+func (q *Quotas) replacedLocked(req *fsm.Request, namespace string) (n uint64) {
+	q.view(func(m *machine.Machine, _ fsm.Time) {
+		for _, c := range req.Commands {
+			if c, ok := c.(*fsm.PutSchedule); ok && fsm.NamespaceOf(c.Queue) == namespace {
+				n += min(m.ScheduleBytes(c.Queue, c.Name), fsm.ScheduleBytes(c.Name, &c.Job))
+			}
+		}
+	})
+	return n
 }
 
 // addWaiterLocked makes a request wait for a namespace's quota, or to learn which namespaces have
