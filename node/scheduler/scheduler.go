@@ -65,7 +65,10 @@ type Scheduler struct {
 	armed atomic.Int64 // the firing that Run waits for; 0 for none
 	wake  wakeup.Signal
 
-	// held are the queues and schedules that are passed over until a time, of the present leadership.
+	// asOf is the time of the last step. All other fields are of the present leadership, and of a clock
+	// that was not set back since.
+	asOf fsm.Time
+	// held are the queues and schedules that are passed over until a time.
 	held map[heldName]fsm.Time
 	// A pass deals with all schedules whose firing has come, but for those that are held or lag. It is at
 	// place; fired says that it had one.
@@ -121,7 +124,7 @@ func (s *Scheduler) Run(ctx context.Context) {
 	}
 }
 
-// reset forgets what is of an earlier leadership.
+// reset forgets what is of an earlier leadership, or of a clock that was set back.
 func (s *Scheduler) reset() {
 	s.held, s.lagging = map[heldName]fsm.Time{}, map[heldName]bool{}
 	s.place, s.front, s.laggingPlace, s.frontEnds = schedules.Place{}, schedules.Place{}, schedules.Place{}, 0
@@ -135,6 +138,10 @@ func (s *Scheduler) step(ctx context.Context) (wait time.Duration) {
 		return noFiring
 	}
 	now := s.cfg.Now()
+	if now < s.asOf {
+		s.reset()
+	}
+	s.asOf = now
 	if wait := next.Sub(now); wait > 0 {
 		return min(wait, clock.Recheck)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,7 +32,8 @@ type shard struct {
 	mu       sync.Mutex // guards the machine and proposed, as the lock of a replica does
 	m        *machine.Machine
 	s        *Scheduler
-	fails    error // of every proposal
+	ahead    atomic.Int64 // of the clock of the shard, in nanoseconds
+	fails    error        // of every proposal
 	proposed int
 	late     time.Duration // the most that a firing was late
 	notes    []string
@@ -42,7 +44,7 @@ type shard struct {
 func newShard(t *testing.T) *shard {
 	d := &shard{t: t, m: machine.New(fsm.Config{})}
 	d.s = New(Config{
-		Now: now,
+		Now: d.now,
 		Next: func() fsm.Time {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -88,12 +90,15 @@ func newShard(t *testing.T) *shard {
 
 func now() fsm.Time { return fsm.Time(time.Now().UnixNano()) }
 
+// now is the time of the shard.
+func (d *shard) now() fsm.Time { return now() + fsm.Time(d.ahead.Load()) }
+
 func (d *shard) apply(commands ...fsm.Command) []fsm.Result {
 	d.t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	request := codec.AppendRequestIn(nil, 4, &fsm.Request{Commands: commands})
-	results, err := d.m.Apply(d.m.Index()+1, codec.AppendEntryIn(nil, 4, now(), [][]byte{request}))
+	results, err := d.m.Apply(d.m.Index()+1, codec.AppendEntryIn(nil, 4, d.now(), [][]byte{request}))
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -106,13 +111,13 @@ func (d *shard) put(queue, name string, spec fsm.ScheduleSpec) {
 	d.t.Helper()
 	d.apply(&fsm.PutSchedule{
 		Queue: queue, Partitions: 1, Name: name, Spec: spec, Policy: fsm.SchedulePolicy{CatchUp: fsm.CatchUpAll},
-		Next: everySecond{}.Next(now()),
+		Next: everySecond{}.Next(d.now()),
 	})
 }
 
 // jobs returns how many jobs a queue holds.
 func (d *shard) jobs(queue string) uint64 {
-	q, _ := d.m.Queue(queue, now())
+	q, _ := d.m.Queue(queue, d.now())
 	return q.Counts.Jobs()
 }
 
@@ -210,6 +215,30 @@ func TestProposalsThatFail(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestResetClock: what was held by a clock that is set back is not held by the one that is right.
+func TestResetClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShard(t)
+		d.put("other", "resumed", fsm.ScheduleSpec{})
+		d.apply(&fsm.PauseSchedules{Queue: "other", Names: []string{"resumed"}})
+		d.ahead.Store(int64(1000 * time.Hour))
+		d.apply(&fsm.Configure{Queue: "full", Partitions: 1, Version: 1, Settings: fsm.Settings{MaxJobs: 1}})
+		d.put("full", "early", fsm.ScheduleSpec{})
+		d.put("q", "early", fsm.ScheduleSpec{})
+		go func() {
+			time.Sleep(5*time.Second + 50*time.Millisecond) // just after a firing, behind what is held
+			d.ahead.Store(0)
+			d.apply(&fsm.ResetClock{To: now()}, &fsm.Configure{Queue: "full", Partitions: 1, Version: 2})
+			d.put("full", "new", fsm.ScheduleSpec{})
+			d.apply(&fsm.PauseSchedules{Queue: "other", Names: []string{"resumed"}, Resume: true})
+		}()
+		d.lead(14*time.Second + 500*time.Millisecond)
+		if full, other := d.jobs("full"), d.jobs("other"); full != 10 || other != 14 {
+			t.Errorf("%d jobs of the queue that was full, %d of the other one; want 10 and 14", full, other)
+		}
+	})
 }
 
 // TestManySchedules: all schedules of one second fire in it, more than one round and one request have.
