@@ -140,7 +140,7 @@ func TestLetThroughIsCountedAnew(t *testing.T) {
 	h.set(n, criticalMark(n)>>20+1)
 	s := n.shards[0].Load()
 	if _, err := s.admission.Admit(t.Context(),
-		&fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Max: admit.CriticalLeases}}}); err != nil {
+		&fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Max: admit.CriticalLeases}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	n.sumMemory()

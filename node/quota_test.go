@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/schedules"
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/outcome"
 )
@@ -15,7 +16,9 @@ import (
 // limited opens a node whose shard 0 has a quota of namespace t.
 func openLimited(t *testing.T, quota admit.ShardQuota) *Node {
 	t.Helper()
-	n := openNode(t, testConfig(t, t.TempDir()))
+	cfg := testConfig(t, t.TempDir())
+	cfg.Calendar = func(*fsm.Schedule) (schedules.Calendar, error) { return everySecond{}, nil }
+	n := openNode(t, cfg)
 	n.SetNamespacesLimited(1)
 	giveQuota(t, n, quota)
 	return n

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,6 +89,37 @@ func TestLoweredShareSaysWhatIsUsed(t *testing.T) {
 		expectRefusal(t, n, tryPut(t, n, put("t/a", "", 0)), admit.JobsLimit, lastIndex(n))
 		if other := n.SetShardQuotas(0, term+1, nil); other != nil {
 			t.Errorf("in another term: %v", other)
+		}
+	})
+}
+
+// TestFiringsBesideThoseWithoutQuota: the firings of a namespace that wait for quota do not make those of
+// others late, and go on when there is quota.
+func TestFiringsBesideThoseWithoutQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openLimited(t, moreOf(admit.JobsLimit, 100, 0))
+		if err := n.Speak(fsm.KeysFormat); err != nil {
+			t.Fatal(err)
+		}
+		pass(everySecond{}.Next(fsm.Time(time.Now().UnixNano())).Sub(fsm.Time(time.Now().UnixNano())))
+		next := everySecond{}.Next(fsm.Time(time.Now().UnixNano()))
+		do(t, n, 0, &fsm.PutSchedule{
+			Queue: "t/q", Partitions: 1, Name: "s", Next: next, Policy: fsm.SchedulePolicy{CatchUp: fsm.CatchUpAll},
+		})
+		for i := range 5 { // while it waits
+			do(t, n, 0, &fsm.PutSchedule{
+				Queue: "q", Partitions: 1, Name: fmt.Sprint(i), Policy: fsm.SchedulePolicy{MaxFires: 1},
+				Next: next.Add(time.Duration(i)*time.Second + 300*time.Millisecond),
+			})
+		}
+		pass(5*time.Second + time.Second/2)
+		if got := n.Stats().Shards[0]; got.Fired != 5 || got.FiredLateSeconds.Sum != 0 {
+			t.Errorf("%d fired, late by %v s together; want 5 in time", got.Fired, got.FiredLateSeconds.Sum)
+		}
+		giveQuota(t, n, moreOf(admit.JobsLimit, 100, 100))
+		pass(2 * time.Second)
+		if got := n.Stats().Shards[0].Fired; got != 12 {
+			t.Errorf("%d fired, want 12", got)
 		}
 	})
 }

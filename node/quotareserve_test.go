@@ -202,7 +202,7 @@ func TestFullNamespaceHoldsUpItsOwnOnly(t *testing.T) {
 func taker(t *testing.T, n *Node, puts ...fsm.Command) *admit.Reservation {
 	t.Helper()
 	req := &fsm.Request{Commands: puts}
-	admitted, err := n.shards[0].Load().admission.Admit(t.Context(), req)
+	admitted, err := n.shards[0].Load().admission.Admit(t.Context(), req, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

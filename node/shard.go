@@ -305,9 +305,9 @@ func (s *shard) dueSchedules(query *schedules.DueQuery) (due schedules.Due) {
 	return due
 }
 
-// proposeFirings carries out a request of the scheduler.
-func (s *shard) proposeFirings(ctx context.Context, req *fsm.Request) ([]fsm.Result, error) {
-	reply, err := s.calls.Do(ctx, req)
+// proposeFirings carries out a request of the scheduler. It calls waits before it waits for quota.
+func (s *shard) proposeFirings(ctx context.Context, req *fsm.Request, waits func()) ([]fsm.Result, error) {
+	reply, err := s.calls.DoNoting(ctx, req, waits)
 	return reply.Results, err
 }
 

@@ -66,8 +66,9 @@ type Admitted struct {
 	Refused []fsm.Result
 }
 
-// Admit decides on a request. It may wait up to QuotaWait for quota.
-func (a *Admission) Admit(ctx context.Context, req *fsm.Request) (Admitted, error) {
+// Admit decides on a request. It may wait up to QuotaWait for quota, and calls waits before, if it is not
+// nil.
+func (a *Admission) Admit(ctx context.Context, req *fsm.Request, waits func()) (Admitted, error) {
 	if err := a.Check(req); err != nil {
 		return Admitted{}, err
 	}
@@ -78,7 +79,7 @@ func (a *Admission) Admit(ctx context.Context, req *fsm.Request) (Admitted, erro
 	if err != nil && !a.cfg.View.knows(req) { // a repeat takes no further lease
 		return Admitted{}, err
 	}
-	reservation, err := a.Quotas.reserve(ctx, bounded)
+	reservation, err := a.Quotas.reserve(ctx, bounded, waits)
 	return Admitted{Request: bounded, Reservation: reservation}, err
 }
 

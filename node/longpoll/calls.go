@@ -131,11 +131,16 @@ func (cs *Calls) Recall(q *fsm.RecallQuery, read func() (fsm.Reading, propose.Wi
 // when the request was not logged, else ErrUnknownOutcome. The caller must not change the request
 // during the call; after an unknown outcome, never.
 func (cs *Calls) Do(ctx context.Context, req *fsm.Request) (propose.Reply, error) {
+	return cs.DoNoting(ctx, req, nil)
+}
+
+// DoNoting is Do. It calls waits before it waits for the quota of a namespace.
+func (cs *Calls) DoNoting(ctx context.Context, req *fsm.Request, waits func()) (propose.Reply, error) {
 	if err := admit.CheckFormat(req, cs.cfg.Format()); err != nil {
 		cs.cfg.Failed(err, 1)
 		return propose.Reply{}, err
 	}
-	a, err := cs.cfg.Admission.Admit(ctx, req)
+	a, err := cs.cfg.Admission.Admit(ctx, req, waits)
 	if err != nil {
 		cs.cfg.Failed(err, 1)
 		return propose.Reply{}, err

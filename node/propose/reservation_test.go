@@ -43,7 +43,7 @@ func TestReservedUntilApplied(t *testing.T) {
 				}
 				take := func() (pr *Proposal, ended chan error) {
 					req := &fsm.Request{Commands: []fsm.Command{&fsm.Put{Queue: "t/q", Partitions: 1}}}
-					admitted, err := a.Admit(t.Context(), req)
+					admitted, err := a.Admit(t.Context(), req, nil)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -3,7 +3,6 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/schedules"
 	"github.com/belfrydb/belfry/node/clock"
-	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/wakeup"
 )
 
@@ -50,8 +48,8 @@ type Config struct {
 	// Calendar returns the calendar of a schedule. An error means that this program cannot read the
 	// schedule's rule.
 	Calendar func(s *fsm.Schedule) (schedules.Calendar, error)
-	// Propose carries out a request.
-	Propose func(ctx context.Context, req *fsm.Request) ([]fsm.Result, error)
+	// Propose carries out a request. It calls waits before it waits for the quota of a namespace.
+	Propose func(ctx context.Context, req *fsm.Request, waits func()) ([]fsm.Result, error)
 	// Fired receives what became of a command: late is how long after its due time the job was put, 0 if
 	// that was not later.
 	Fired func(c *fsm.Fire, result *fsm.Result, late time.Duration)
@@ -65,8 +63,14 @@ type Scheduler struct {
 	armed atomic.Int64 // the firing that Run waits for; 0 for none
 	wake  wakeup.Signal
 
-	// asOf is the time of the last step. All other fields are of the present leadership, and of a clock
-	// that was not set back since.
+	chains sync.WaitGroup // those that run
+	mu     sync.Mutex     // guards ended
+	ended  []*chain       // the chains whose outcome was not noted yet
+	// busy are the namespaces whose firings are being proposed.
+	busy map[string]bool
+
+	// asOf is the time of the last step. What follows is of the present leadership, and of a clock that was
+	// not set back since.
 	asOf fsm.Time
 	// held are the queues and schedules that are passed over until a time.
 	held map[heldName]fsm.Time
@@ -88,7 +92,9 @@ type Scheduler struct {
 type heldName struct{ queue, name string }
 
 // New returns the scheduler of a shard.
-func New(cfg Config) *Scheduler { return &Scheduler{cfg: cfg, wake: wakeup.New()} }
+func New(cfg Config) *Scheduler {
+	return &Scheduler{cfg: cfg, wake: wakeup.New(), busy: map[string]bool{}}
+}
 
 // Moved receives the time of the next firing, 0 for none, after each entry. The goroutine that applies
 // entries calls it.
@@ -104,6 +110,8 @@ func (s *Scheduler) Moved(next fsm.Time) {
 // Run proposes firings until ctx ends.
 func (s *Scheduler) Run(ctx context.Context) {
 	s.reset()
+	defer s.noteEnded()
+	defer s.chains.Wait()
 	timer := time.NewTimer(noFiring)
 	defer timer.Stop()
 	for {
@@ -145,6 +153,7 @@ func (s *Scheduler) step(ctx context.Context) (wait time.Duration) {
 	if wait := next.Sub(now); wait > 0 {
 		return min(wait, clock.Recheck)
 	}
+	s.noteEnded()
 	ends := now.Add(heldRecheck)
 	for name, until := range s.held {
 		if until <= now {
@@ -165,14 +174,15 @@ func (s *Scheduler) step(ctx context.Context) (wait time.Duration) {
 
 // isHeld reports whether a schedule is passed over.
 func (s *Scheduler) isHeld(queue string, name []byte) bool {
-	return s.held[heldName{queue: queue}] != 0 || s.held[heldName{queue, string(name)}] != 0
+	return s.busy[fsm.NamespaceOf(queue)] || s.held[heldName{queue: queue}] != 0 ||
+		s.held[heldName{queue, string(name)}] != 0
 }
 
 // pass proposes firings of schedules that are in time. done says that there was none since it began: next
 // is then when the first one fires that is not held, 0 if none does.
 func (s *Scheduler) pass(ctx context.Context, now fsm.Time) (next fsm.Time, done bool) {
 	begins := s.place == schedules.Place{}
-	if begins && len(s.held) > 0 && now < s.frontEnds {
+	if begins && len(s.held)+len(s.busy) > 0 && now < s.frontEnds {
 		s.place = s.front
 	} else if begins {
 		s.front, s.frontEnds = schedules.Place{}, now.Add(heldRecheck)
@@ -237,92 +247,6 @@ func (s *Scheduler) arm() fsm.Time {
 		if again := s.cfg.Next(); again == 0 || again >= next && next != 0 {
 			return next
 		}
-	}
-}
-
-// round plans and proposes firings of due schedules, each for at most so many nominal times, and returns
-// how many schedules it dealt with. Requests are of one namespace each, whose quota may refuse them.
-func (s *Scheduler) round(ctx context.Context, due *schedules.Due, now fsm.Time, most int) (dealt int) {
-	var requests []*fsm.Request
-	last := map[string]*fsm.Request{} // of each namespace
-	left := map[*fsm.Request]uint64{} // bytes
-	firings := uint64(0)
-	for ; dealt < len(due.List) && firings < roundFirings; dealt++ {
-		v := &due.List[dealt]
-		calendar, err := s.cfg.Calendar(v)
-		if err != nil {
-			s.cfg.Note("reading the rule of schedule "+v.Name+" of queue "+v.Queue, err)
-			s.hold(heldName{v.Queue, v.Name}, now)
-			continue
-		}
-		plan, lags := schedules.Plan(v, now, calendar, most)
-		if lags {
-			s.lagging[heldName{v.Queue, v.Name}] = true
-		} else if len(s.lagging) > 0 {
-			delete(s.lagging, heldName{v.Queue, v.Name})
-		}
-		namespace := fsm.NamespaceOf(v.Queue)
-		for _, c := range plan {
-			req := last[namespace]
-			if req == nil || len(req.Commands) == commandsMax || left[req] < due.Bytes[dealt] {
-				req = &fsm.Request{}
-				last[namespace], requests, left[req] = req, append(requests, req), fsm.FiringsBytesMax
-			}
-			req.Commands = append(req.Commands, c)
-			left[req] -= min(left[req], due.Bytes[dealt])
-			firings += 1 + c.Missed
-		}
-	}
-	s.propose(ctx, requests, now)
-	return dealt
-}
-
-// propose carries out requests, some at a time. Those of one namespace follow each other, since the
-// commands of one schedule do.
-func (s *Scheduler) propose(ctx context.Context, requests []*fsm.Request, now fsm.Time) {
-	chains := map[string][]*fsm.Request{}
-	for _, req := range requests {
-		namespace := fsm.NamespaceOf(fsm.QueueOf(req.Commands[0]))
-		chains[namespace] = append(chains[namespace], req)
-	}
-	var mu sync.Mutex
-	var group sync.WaitGroup
-	slots := make(chan struct{}, requestsAtOnce)
-	for _, chain := range chains {
-		slots <- struct{}{}
-		group.Go(func() {
-			defer func() { <-slots }()
-			for _, req := range chain {
-				results, err := s.cfg.Propose(ctx, req)
-				mu.Lock()
-				s.done(ctx, req, results, err, now)
-				mu.Unlock()
-				if err != nil {
-					return
-				}
-			}
-		})
-	}
-	group.Wait()
-}
-
-// done takes note of what became of a request.
-func (s *Scheduler) done(ctx context.Context, req *fsm.Request, results []fsm.Result, err error, now fsm.Time) {
-	if err != nil {
-		if ctx.Err() == nil && !errors.Is(err, outcome.ErrNoLeader) {
-			s.cfg.Note("proposing firings", err)
-		}
-		for _, c := range req.Commands {
-			s.hold(heldName{queue: fsm.QueueOf(c)}, now)
-		}
-		return
-	}
-	for i, c := range req.Commands {
-		fire := c.(*fsm.Fire)
-		if results[i].Code == fsm.QueueFull {
-			s.hold(heldName{queue: fire.Queue}, now)
-		}
-		s.cfg.Fired(fire, &results[i], max(0, s.cfg.Now().Sub(fire.Due)))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,7 +30,7 @@ func (everySecond) ZoneData() string              { return "" }
 // shard is a machine whose entries are applied at once, at the time of the bubble.
 type shard struct {
 	t        *testing.T
-	mu       sync.Mutex // guards the machine and proposed, as the lock of a replica does
+	mu       sync.Mutex // guards the machine, as the lock of a replica does, and what is counted
 	m        *machine.Machine
 	s        *Scheduler
 	ahead    atomic.Int64 // of the clock of the shard, in nanoseconds
@@ -69,23 +70,43 @@ func newShard(t *testing.T) *shard {
 			}
 			return everySecond{}, nil
 		},
-		Propose: func(_ context.Context, req *fsm.Request) ([]fsm.Result, error) {
+		Propose: d.propose,
+		Fired: func(fire *fsm.Fire, result *fsm.Result, late time.Duration) {
 			d.mu.Lock()
-			d.proposed++
-			d.mu.Unlock()
-			if d.fails != nil {
-				return nil, d.fails
-			}
-			return d.apply(req.Commands...), nil
-		},
-		Fired: func(_ *fsm.Fire, result *fsm.Result, late time.Duration) {
-			if result.Created {
+			defer d.mu.Unlock()
+			if result.Created && !strings.HasPrefix(fire.Queue, "short") {
 				d.late = max(d.late, late)
 			}
 		},
-		Note: func(doing string, err error) { d.notes = append(d.notes, fmt.Sprintf("%s: %v", doing, err)) },
+		Note: func(doing string, err error) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.notes = append(d.notes, fmt.Sprintf("%s: %v", doing, err))
+		},
 	})
 	return d
+}
+
+// propose applies a request, after a second if it is of a namespace without quota.
+func (d *shard) propose(ctx context.Context, req *fsm.Request, waits func()) ([]fsm.Result, error) {
+	d.mu.Lock()
+	d.proposed++
+	d.mu.Unlock()
+	if d.fails != nil {
+		return nil, d.fails
+	}
+	if namespace := fsm.NamespaceOf(fsm.QueueOf(req.Commands[0])); strings.HasPrefix(namespace, "short") {
+		waits()
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return nil, outcome.ErrNoLeader
+		}
+		if namespace != "short" {
+			return nil, outcome.ErrQuota
+		}
+	}
+	return d.apply(req.Commands...), nil
 }
 
 func now() fsm.Time { return fsm.Time(time.Now().UnixNano()) }
@@ -237,6 +258,36 @@ func TestResetClock(t *testing.T) {
 		d.lead(14*time.Second + 500*time.Millisecond)
 		if full, other := d.jobs("full"), d.jobs("other"); full != 10 || other != 14 {
 			t.Errorf("%d jobs of the queue that was full, %d of the other one; want 10 and 14", full, other)
+		}
+	})
+}
+
+// TestNamespacesWithoutQuota: firings that wait for quota keep no others from firing, however many
+// namespaces wait, and have their jobs as soon as there is quota.
+func TestNamespacesWithoutQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShard(t)
+		for i := range 2 * requestsAtOnce {
+			d.put(fmt.Sprintf("short%d/q", i), "s", fsm.ScheduleSpec{})
+		}
+		d.put("short/q", "s", fsm.ScheduleSpec{})
+		d.put("q", "s", fsm.ScheduleSpec{})
+		d.put("ns/q", "s", fsm.ScheduleSpec{})
+		go func() {
+			time.Sleep(500 * time.Millisecond)
+			d.put("between", "s", fsm.ScheduleSpec{})
+		}()
+		d.lead(10*time.Second + 500*time.Millisecond)
+		for _, queue := range []string{"q", "ns/q", "between"} {
+			if n := d.jobs(queue); n != 10 || d.late != 0 {
+				t.Errorf("%d jobs of queue %s, %v late", n, queue, d.late)
+			}
+		}
+		if n := d.jobs("short/q"); n < 8 {
+			t.Errorf("%d jobs of the queue that waits a second each time", n)
+		}
+		if d.proposed < 150 || d.proposed > 250 {
+			t.Errorf("%d requests", d.proposed)
 		}
 	})
 }
