@@ -3,6 +3,8 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"math"
+	"slices"
 	"sync"
 
 	"github.com/belfrydb/belfry/fsm"
@@ -10,13 +12,61 @@ import (
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
+// room is what a queue that was full lately may have in a round, so that few commands are refused: one
+// job at first, and twice as many each time that all fitted.
+type room struct {
+	jobs  int
+	until fsm.Time // it is forgotten then
+}
+
+// budget is the part of a room that is left in a round. smallest is the size of the smallest job that had
+// some of it.
+type budget struct {
+	jobs     int
+	smallest uint64
+}
+
+// admits reports whether any firing of a schedule fits at time now: what is too late needs no room, and a
+// job that is smaller than all before may fit where they do not.
+func (b *budget) admits(v *fsm.Schedule, bytes uint64, now fsm.Time) bool {
+	if b.jobs == 0 && bytes < b.smallest {
+		b.jobs = 1
+	}
+	return b.jobs > 0 || v.Next < now-fsm.Time(schedules.Window(v))
+}
+
+// take returns the commands of a plan before the first one that puts a job for which no room is left.
+func (b *budget) take(plan []*fsm.Fire, bytes uint64) []*fsm.Fire {
+	for i, f := range plan {
+		switch {
+		case f.Put == 0:
+		case b.jobs == 0:
+			return plan[:i]
+		default:
+			b.jobs, b.smallest = b.jobs-1, min(b.smallest, bytes)
+		}
+	}
+	return plan
+}
+
 // chain has the requests of one namespace, whose quota may refuse them. They follow each other, since the
 // commands of one schedule do.
 type chain struct {
 	namespace string
 	requests  []*fsm.Request
-	left      uint64          // bytes that the last request may still copy
-	held      map[string]bool // queues that were full, or of the request that could not be proposed
+	left      uint64 // bytes that the last request may still copy
+	// full are the queues that were full, and refused the schedules for which they were. smaller are those
+	// of them that had room for a smaller job. failed are the queues of the request that could not be
+	// proposed, limited those that had a budget.
+	full, smaller, failed, limited map[string]bool
+	refused                        map[heldName]bool
+}
+
+func newChain(namespace string) *chain {
+	return &chain{
+		namespace: namespace, full: map[string]bool{}, smaller: map[string]bool{}, failed: map[string]bool{},
+		limited: map[string]bool{}, refused: map[heldName]bool{},
+	}
 }
 
 // add adds commands of a schedule. Each copies so many bytes of it.
@@ -36,9 +86,18 @@ func (c *chain) add(plan []*fsm.Fire, bytes uint64) {
 // how many schedules it dealt with.
 func (s *Scheduler) round(ctx context.Context, due *schedules.Due, now fsm.Time, most int) (dealt int) {
 	chains := map[string]*chain{}
+	budgets := map[string]*budget{} // of the queues that were full lately
 	firings := uint64(0)
 	for ; dealt < len(due.List) && firings < roundFirings; dealt++ {
 		v := &due.List[dealt]
+		b := budgets[v.Queue]
+		if r, limited := s.room[v.Queue]; limited && b == nil {
+			b = &budget{r.jobs, math.MaxUint64}
+			budgets[v.Queue] = b
+		}
+		if b != nil && !b.admits(v, due.Bytes[dealt], now) {
+			continue
+		}
 		calendar, err := s.cfg.Calendar(v)
 		if err != nil {
 			s.cfg.Note("reading the rule of schedule "+v.Name+" of queue "+v.Queue, err)
@@ -57,8 +116,11 @@ func (s *Scheduler) round(ctx context.Context, due *schedules.Due, now fsm.Time,
 		namespace := fsm.NamespaceOf(v.Queue)
 		c := chains[namespace]
 		if c == nil {
-			c = &chain{namespace: namespace, held: map[string]bool{}}
+			c = newChain(namespace)
 			chains[namespace] = c
+		}
+		if b != nil {
+			plan, c.limited[v.Queue] = b.take(plan, due.Bytes[dealt]), true
 		}
 		c.add(plan, due.Bytes[dealt])
 	}
@@ -91,23 +153,30 @@ func (s *Scheduler) propose(ctx context.Context, chains map[string]*chain) {
 	s.noteEnded()
 }
 
-// runChain carries out the requests of a chain, until one cannot be proposed.
+// runChain carries out the requests of a chain, until one cannot be proposed. A queue that was full gets no
+// more of them.
 func (s *Scheduler) runChain(ctx context.Context, c *chain, waits func()) {
 	for _, req := range c.requests {
+		req.Commands = slices.DeleteFunc(req.Commands, func(f fsm.Command) bool { return c.full[fsm.QueueOf(f)] })
+		if len(req.Commands) == 0 {
+			continue
+		}
 		results, err := s.cfg.Propose(ctx, req, waits)
 		if err != nil {
 			if ctx.Err() == nil && !errors.Is(err, outcome.ErrNoLeader) {
 				s.cfg.Note("proposing firings", err)
 			}
 			for _, f := range req.Commands {
-				c.held[fsm.QueueOf(f)] = true
+				c.failed[fsm.QueueOf(f)] = true
 			}
 			return
 		}
 		for i, f := range req.Commands {
 			fire := f.(*fsm.Fire)
 			if results[i].Code == fsm.QueueFull {
-				c.held[fire.Queue] = true
+				c.full[fire.Queue], c.refused[heldName{fire.Queue, fire.Name}] = true, true
+			} else if results[i].Created && c.full[fire.Queue] {
+				c.smaller[fire.Queue] = true
 			}
 			s.cfg.Fired(fire, &results[i], max(0, s.cfg.Now().Sub(fire.Due)))
 		}
@@ -123,8 +192,22 @@ func (s *Scheduler) noteEnded() {
 	now := s.cfg.Now()
 	for _, c := range ended {
 		delete(s.busy, c.namespace)
-		for queue := range c.held {
+		for queue := range c.failed {
 			s.hold(heldName{queue: queue}, now)
+		}
+		for name := range c.refused {
+			if !c.smaller[name.queue] {
+				name.name = ""
+			}
+			s.hold(name, now)
+			s.room[name.queue] = room{1, now.Add(roomKept)}
+		}
+		for queue := range c.limited {
+			if r := s.room[queue]; r.jobs > commandsMax/2 {
+				delete(s.room, queue)
+			} else if r.jobs > 0 && !c.full[queue] && !c.failed[queue] {
+				s.room[queue] = room{2 * r.jobs, now.Add(roomKept)}
+			}
 		}
 	}
 }

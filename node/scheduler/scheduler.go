@@ -33,6 +33,8 @@ const (
 	heldRecheck = 100 * time.Millisecond
 	// retry is the pause after a firing that could not be proposed, or whose queue is full.
 	retry = time.Second
+	// roomKept is how long the room of a queue is remembered that was full and has nothing due.
+	roomKept = 10 * retry
 	// noFiring is the time for which the scheduler waits without a schedule.
 	noFiring = 365 * 24 * time.Hour
 )
@@ -74,6 +76,8 @@ type Scheduler struct {
 	asOf fsm.Time
 	// held are the queues and schedules that are passed over until a time.
 	held map[heldName]fsm.Time
+	// room says what queues that were full lately may have.
+	room map[string]room
 	// A pass deals with all schedules whose firing has come, but for those that are held or lag. It is at
 	// place; fired says that it had one.
 	place schedules.Place
@@ -134,7 +138,7 @@ func (s *Scheduler) Run(ctx context.Context) {
 
 // reset forgets what is of an earlier leadership, or of a clock that was set back.
 func (s *Scheduler) reset() {
-	s.held, s.lagging = map[heldName]fsm.Time{}, map[heldName]bool{}
+	s.held, s.lagging, s.room = map[heldName]fsm.Time{}, map[heldName]bool{}, map[string]room{}
 	s.place, s.front, s.laggingPlace, s.frontEnds = schedules.Place{}, schedules.Place{}, schedules.Place{}, 0
 	s.fired, s.laggingFired = false, false
 }
@@ -155,6 +159,11 @@ func (s *Scheduler) step(ctx context.Context) (wait time.Duration) {
 	}
 	s.noteEnded()
 	ends := now.Add(heldRecheck)
+	for queue, r := range s.room {
+		if r.until <= now {
+			delete(s.room, queue)
+		}
+	}
 	for name, until := range s.held {
 		if until <= now {
 			delete(s.held, name)

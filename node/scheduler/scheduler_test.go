@@ -27,6 +27,11 @@ func (everySecond) Next(t fsm.Time) fsm.Time      { return (t/second + 1) * seco
 func (everySecond) Due(nominal fsm.Time) fsm.Time { return nominal }
 func (everySecond) ZoneData() string              { return "" }
 
+// once is a calendar of a schedule that fires once.
+type once struct{ everySecond }
+
+func (once) Next(fsm.Time) fsm.Time { return 0 }
+
 // shard is a machine whose entries are applied at once, at the time of the bubble.
 type shard struct {
 	t        *testing.T
@@ -36,6 +41,7 @@ type shard struct {
 	ahead    atomic.Int64 // of the clock of the shard, in nanoseconds
 	fails    error        // of every proposal
 	proposed int
+	refused  int           // commands
 	late     time.Duration // the most that a firing was late
 	notes    []string
 	// looked counts the schedules that the scheduler looked at, lookedMost those of one look.
@@ -65,10 +71,14 @@ func newShard(t *testing.T) *shard {
 			return due
 		},
 		Calendar: func(s *fsm.Schedule) (schedules.Calendar, error) {
-			if s.Spec.Cron == "unreadable" {
+			switch s.Spec.Cron {
+			case "unreadable":
 				return nil, errors.New("it is unreadable")
+			case "once":
+				return once{}, nil
+			default:
+				return everySecond{}, nil
 			}
-			return everySecond{}, nil
 		},
 		Propose: d.propose,
 		Fired: func(fire *fsm.Fire, result *fsm.Result, late time.Duration) {
@@ -76,6 +86,9 @@ func newShard(t *testing.T) *shard {
 			defer d.mu.Unlock()
 			if result.Created && !strings.HasPrefix(fire.Queue, "short") {
 				d.late = max(d.late, late)
+			}
+			if result.Code == fsm.QueueFull || result.Code == fsm.VersionChanged {
+				d.refused++
 			}
 		},
 		Note: func(doing string, err error) {
@@ -258,6 +271,74 @@ func TestResetClock(t *testing.T) {
 		d.lead(14*time.Second + 500*time.Millisecond)
 		if full, other := d.jobs("full"), d.jobs("other"); full != 10 || other != 14 {
 			t.Errorf("%d jobs of the queue that was full, %d of the other one; want 10 and 14", full, other)
+		}
+	})
+}
+
+// TestFullQueueWithABacklog: a full queue is tried with one command, and gets more only as they fit. So
+// few commands are refused, also while its room grows slowly, and what is too late is missed in time.
+func TestFullQueueWithABacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShard(t)
+		d.apply(&fsm.Configure{Queue: "full", Partitions: 1, Version: 1, Settings: fsm.Settings{MaxJobs: 1}})
+		const all, past = 100, 200
+		begins := now()/second*second - past*second
+		for i := range all {
+			d.apply(&fsm.PutSchedule{
+				Queue: "full", Partitions: 1, Name: fmt.Sprintf("s%d", i), Next: begins,
+				Policy: fsm.SchedulePolicy{CatchUp: fsm.CatchUpAll},
+			})
+		}
+		d.apply(&fsm.PutSchedule{
+			Queue: "full", Partitions: 1, Name: "once", Next: now(), Spec: fsm.ScheduleSpec{Cron: "once"},
+			Policy: fsm.SchedulePolicy{Window: 5 * time.Second},
+		})
+		d.lead(10*time.Second + 500*time.Millisecond)
+		if n := d.jobs("full"); n != 1 || d.refused > commandsMax+20 {
+			t.Errorf("%d jobs, %d commands were refused", n, d.refused)
+		}
+		once := d.m.Answer(&fsm.ScheduleQuery{Queue: "full", Name: "once"}, d.now()).Schedules[0]
+		if once.Counts.Missed != 1 {
+			t.Errorf("the firing whose window has ended: %+v", once.Counts)
+		}
+		d.refused = 0
+		go func() {
+			for room := range uint64(30) {
+				settings := fsm.Settings{MaxJobs: 2 + room}
+				d.apply(&fsm.Configure{Queue: "full", Partitions: 1, Version: 2 + room, Settings: settings})
+				time.Sleep(time.Second / 3)
+			}
+		}()
+		d.lead(12 * time.Second)
+		if n := d.jobs("full"); n != 31 || d.refused > commandsMax+60 {
+			t.Errorf("%d jobs as room grew slowly, %d commands were refused", n, d.refused)
+		}
+		d.apply(&fsm.Configure{Queue: "full", Partitions: 1, Version: 40})
+		d.lead(5 * time.Second)
+		if n, want := d.jobs("full"), uint64(now().Sub(begins)/time.Second+1)*all; n != want {
+			t.Errorf("%d jobs once the queue had room again, want %d", n, want)
+		}
+	})
+}
+
+// TestFullQueueForLargeJobs: a job that is too large for its queue does not keep smaller ones out of it.
+func TestFullQueueForLargeJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShard(t)
+		d.apply(&fsm.Configure{Queue: "q", Partitions: 1, Version: 1, Settings: fsm.Settings{MaxBytes: 170_000}})
+		for _, name := range []string{"large1", "large2", "small1", "small2", "small3"} {
+			size := 10
+			if strings.HasPrefix(name, "large") {
+				size = 50_000
+			}
+			d.apply(&fsm.PutSchedule{
+				Queue: "q", Partitions: 1, Name: name, Next: everySecond{}.Next(d.now()), Job: fsm.Put{Body: make([]byte, size)},
+				Policy: fsm.SchedulePolicy{CatchUp: fsm.CatchUpAll},
+			})
+		}
+		d.lead(20*time.Second + 500*time.Millisecond)
+		if n := d.jobs("q"); n != 1+3*20 || d.refused > 60 {
+			t.Errorf("%d jobs, %d commands were refused", n, d.refused)
 		}
 	})
 }
