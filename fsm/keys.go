@@ -87,7 +87,8 @@ type KeyMemory struct {
 	Serial uint64
 	// RateAt is the time at which the token bucket is full again, 0 without a rate.
 	RateAt Time
-	// Round orders the keys of a fair queue that have a job to hand out; 0 if the key has none.
+	// Round says that the key has a job to hand out, in a fair queue or one with a rate. It orders the
+	// keys of a fair queue. 0 if the key has none.
 	Round uint64
 	// Paused keeps the jobs of the key back.
 	Paused bool

@@ -32,6 +32,9 @@ type Config struct {
 	QueuesMax int
 	// SchedulesMax bounds the schedules of a shard; default 1,000,000.
 	SchedulesMax int
+	// WakeMax bounds the keys of a queue that got a token and that the first Reserve of an entry wakes;
+	// default StepMax.
+	WakeMax int
 	// Seed keys the tables of ids. It has no effect on results and may, and should, differ between
 	// processes.
 	Seed uint64
@@ -50,6 +53,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.SchedulesMax == 0 {
 		c.SchedulesMax = 1_000_000
+	}
+	if c.WakeMax == 0 {
+		c.WakeMax = StepMax
 	}
 	if c.QueuesMax == 0 {
 		c.QueuesMax = 100_000
@@ -74,7 +80,7 @@ type Stats struct {
 	// without a key of a fair queue count as one.
 	Keys int
 	// KeysBlocked counts the keys with READY jobs of which none may be handed out, by the reason. A key
-	// that has got a token since the last Reserve of its queue still counts as BlockedByRate.
+	// that has a token, but that no Reserve has woken yet, still counts as BlockedByRate.
 	KeysBlocked [KeyBlocks]int
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,6 +83,39 @@ func TestParkedCallsWaitForATokenOfTheirKey(t *testing.T) {
 			if at, want := p.at.Sub(start), time.Duration(i)*10*time.Second; at < want || at > want+10*time.Millisecond {
 				t.Errorf("job %d came after %v", i, at)
 			}
+		}
+	})
+}
+
+// TestCallsGetKeysThatAreNotAwake: more keys than an entry wakes get a token at one time. Each call gets
+// jobs at once until there are none left.
+func TestCallsGetKeysThatAreNotAwake(t *testing.T) {
+	const keys, most = fsm.StepMax + 904, 1000
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		n := keyedNode(t, dir, fsm.KeySettings{Rate: fsm.KeyRate{Count: 1, Per: 10 * time.Second, Burst: 1}})
+		for from := 0; from < keys; from += most {
+			var puts []fsm.Command
+			for i := range most {
+				key := fmt.Sprint("k", from+i)
+				puts = append(puts, keyed(key, "1"), keyed(key, "2"))
+			}
+			do(t, n, 0, puts...)
+		}
+		for range keys / most {
+			if grants := startPoll(t, n, time.Minute, most, "hooks").grants(t); len(grants) != most {
+				t.Fatalf("%d first jobs", len(grants))
+			}
+		}
+		time.Sleep(20 * time.Second)
+		start := time.Now()
+		for i := range keys / most {
+			if grants := startPoll(t, n, time.Minute, most, "hooks").grants(t); len(grants) != most {
+				t.Errorf("call %d got %d jobs", i, len(grants))
+			}
+		}
+		if late := time.Since(start); late > 100*time.Millisecond {
+			t.Errorf("the calls took %v", late)
 		}
 	})
 }

@@ -16,6 +16,8 @@ type Shard struct {
 	Paused int
 	// Loading is set while a snapshot is read: then jobs are counted, and Load does the rest.
 	Loading bool
+	// WakeMax bounds the keys of a queue that the first Reserve of an entry wakes.
+	WakeMax int
 }
 
 // Queue has the keys of a queue in the order in which jobs may be handed out. A key with a READY job
@@ -34,6 +36,8 @@ type Queue struct {
 	memories store.Order // of its keys, by serial
 	// room is how many jobs of eligible keys may be handed out at once.
 	room uint64
+	// woken is the index of the entry that woke keys last.
+	woken uint64
 }
 
 // New returns the keys of a queue that has none. ready are its READY jobs without a key.
@@ -58,6 +62,10 @@ func (q *Queue) use(settings *fsm.KeySettings) {
 		q.eligible.less = q.roundBefore
 	}
 }
+
+// takesRounds reports whether each eligible key has a round. In a fair queue it is the order of the
+// keys. In a queue with a rate it also says that a key is awake: a token alone does not.
+func (q *Queue) takesRounds() bool { return q.settings.Fair || q.settings.Rate.Count > 0 }
 
 // rankBefore is the order of eligible keys: by their first jobs.
 func (q *Queue) rankBefore(a, b uint32) bool {
@@ -211,10 +219,11 @@ func (q *Queue) listOf(g *store.KeyGroup, group uint32) uint8 {
 
 // enter makes a key eligible: in a fair queue after all others.
 func (q *Queue) enter(group uint32) {
-	if q.settings.Fair {
-		q.edit(group, func(m *store.KeyMemory) {
+	if q.takesRounds() {
+		q.edit(group, func(m store.KeyMemory) store.KeyMemory {
 			q.shard.Scalars.Serial++
 			m.Round = q.shard.Scalars.Serial
+			return m
 		})
 	}
 	q.eligible.push(group)
@@ -228,7 +237,10 @@ func (q *Queue) leave(group uint32) {
 		q.uncount(g)
 		q.eligible.remove(group)
 		if q.round(group) != 0 {
-			q.edit(group, func(m *store.KeyMemory) { m.Round = 0 })
+			q.edit(group, func(m store.KeyMemory) store.KeyMemory {
+				m.Round = 0
+				return m
+			})
 		}
 	case inWaiting:
 		q.waiting.remove(group)
@@ -239,7 +251,7 @@ func (q *Queue) leave(group uint32) {
 
 // edit changes the memory of a key, and the digest with it. The memory lasts as long as it says
 // something.
-func (q *Queue) edit(group uint32, change func(*store.KeyMemory)) {
+func (q *Queue) edit(group uint32, change func(store.KeyMemory) store.KeyMemory) {
 	*q.shard.Sum -= q.keys.Hash(group, q.name)
 	g := q.keys.At(group)
 	if g.Memory == 0 {
@@ -248,11 +260,13 @@ func (q *Queue) edit(group uint32, change func(*store.KeyMemory)) {
 		q.memories.Insert(g.Memory)
 	}
 	m := q.keys.EditMemory(g.Memory)
-	if m.RateAt != 0 {
+	changed := change(*m)
+	moved := changed.RateAt != m.RateAt
+	if moved && m.RateAt != 0 {
 		q.keys.Rates.Remove(g.Memory)
 	}
-	change(m)
-	if m.RateAt != 0 {
+	*m = changed
+	if moved && m.RateAt != 0 {
 		q.keys.Rates.Insert(g.Memory)
 	}
 	if m.RateAt == 0 && m.Round == 0 && !m.Paused {
@@ -293,9 +307,15 @@ func (q *Queue) grants(g *store.KeyGroup) uint64 {
 	return n
 }
 
-// Wake makes all keys eligible whose bucket has a token by now. Each key is woken once for a token.
-func (q *Queue) Wake() {
-	for {
+// Wake makes keys eligible whose bucket has a token by now, for a Reserve of an entry that asks for so
+// many jobs. Each key is woken once for a token. The first Reserve of an entry wakes at most WakeMax
+// keys, each later one at most as many as it asks for.
+func (q *Queue) Wake(entry uint64, asked int) {
+	most := asked
+	if q.woken != entry {
+		q.woken, most = entry, q.shard.WakeMax
+	}
+	for ; most > 0; most-- {
 		group := q.waiting.first()
 		if group == 0 || q.tokenAt(group) > q.shard.Scalars.Clock {
 			return
@@ -322,21 +342,28 @@ func (q *Queue) Next() uint32 {
 	return head
 }
 
-// Grant takes note that a lifted job is about to be leased: its key gives a token, and its turn has
-// been.
+// Grant takes note that a lifted job is about to be leased: its key gives a token, and its round
+// ends.
 func (q *Queue) Grant(job uint32) {
-	group := q.plain()
-	if q.shard.Store.Slot(job).HasKey() {
+	if !q.takesRounds() {
+		return
+	}
+	var group uint32
+	keyed := q.shard.Store.Slot(job).HasKey()
+	if keyed {
 		group = q.keys.GroupOf(job)
-		if rate := &q.settings.Rate; rate.Count > 0 {
-			q.edit(group, func(m *store.KeyMemory) {
-				m.RateAt = max(m.RateAt, q.shard.Scalars.Clock).Add(period(rate))
-			})
+	} else if group = q.plain(); group == 0 { // the queue is not fair
+		return
+	}
+	q.uncount(q.keys.At(group))
+	q.eligible.remove(group)
+	q.edit(group, func(m store.KeyMemory) store.KeyMemory {
+		m.Round = 0
+		if rate := &q.settings.Rate; keyed && rate.Count > 0 {
+			m.RateAt = max(m.RateAt, q.shard.Scalars.Clock).Add(period(rate))
 		}
-	}
-	if q.settings.Fair && group != 0 {
-		q.leave(group)
-	}
+		return m
+	})
 }
 
 // Available returns how many jobs could be handed out at a time that is not before the clock, and

@@ -5,12 +5,13 @@ import (
 	"github.com/belfrydb/belfry/fsm/store"
 )
 
-// Load puts a key that a snapshot brought into its list. Its turn says whether it was eligible.
+// Load puts a key that a snapshot brought into its list. Where keys take rounds, its round says
+// whether it was eligible.
 func (q *Queue) Load(group uint32) {
 	g := q.keys.At(group)
 	list := q.listOf(g, group)
-	if q.settings.Fair && list == inEligible {
-		list = inWaiting // perhaps with a token that nobody asked for yet
+	if q.takesRounds() && list == inEligible {
+		list = inWaiting // it has a token, and no Reserve has woken it yet
 	}
 	if q.round(group) != 0 {
 		list = inEligible
@@ -55,7 +56,10 @@ func (q *Queue) Adopt(k *fsm.KeyMemory) {
 
 // SetRateAt changes the time at which the bucket of a key is full; 0 if it is full now.
 func (q *Queue) SetRateAt(group uint32, full fsm.Time) {
-	q.edit(group, func(m *store.KeyMemory) { m.RateAt = full })
+	q.edit(group, func(m store.KeyMemory) store.KeyMemory {
+		m.RateAt = full
+		return m
+	})
 	if q.keys.At(group).List == inWaiting {
 		q.waiting.fix(group)
 	}

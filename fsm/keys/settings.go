@@ -15,8 +15,8 @@ func (q *Queue) Configure(settings *fsm.KeySettings) {
 	}
 }
 
-// Rebuild puts every key where the settings want it. In a fair queue the turns begin anew, in the
-// order of the first jobs of the keys. groups are all that the queue has.
+// Rebuild puts every key where the settings want it, and wakes all that have a token. Rounds begin
+// anew, in the order of the first jobs of the keys. groups are all that the queue has.
 func (q *Queue) Rebuild(settings *fsm.KeySettings, groups []uint32) {
 	all := slices.Clone(groups)
 	for _, group := range groups {
@@ -80,7 +80,10 @@ func (q *Queue) setPaused(group uint32, paused bool) {
 	if paused {
 		q.shard.Paused += 2
 	}
-	q.edit(group, func(m *store.KeyMemory) { m.Paused = paused })
+	q.edit(group, func(m store.KeyMemory) store.KeyMemory {
+		m.Paused = paused
+		return m
+	})
 }
 
 // DropMemories forgets the keys of a queue that has no jobs, in the order of the serials of their
@@ -95,7 +98,10 @@ func (q *Queue) DropMemories(most uint64) (left int) {
 		if q.paused(group) {
 			q.shard.Paused--
 		}
-		q.edit(group, func(m *store.KeyMemory) { m.RateAt, m.Paused = 0, false })
+		q.edit(group, func(m store.KeyMemory) store.KeyMemory {
+			m.RateAt, m.Paused = 0, false
+			return m
+		})
 		q.keys.Trim(group)
 	}
 	if q.memories.Len() == 0 {

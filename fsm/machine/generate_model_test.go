@@ -70,6 +70,7 @@ type generator struct {
 	sent        []fsm.Request
 	commandsMax int
 	raises      bool // the format
+	rated       bool // keys of queue "a" wait for tokens
 }
 
 // recent is how many of each kind of thing a generator keeps in mind.
@@ -88,6 +89,9 @@ func newGenerator(seed uint64) (*generator, fsm.Config) {
 	cfg.AnswersBytesMax = pick[int64](g, 0, 0, 100, 400, 2000)
 	cfg.QueuesMax = pick(g, 0, 0, 0, 0, 0, 0, 1, 2)
 	cfg.SchedulesMax = pick(g, 0, 0, 1, 3)
+	if g.rated = seed%8 == 0; g.rated {
+		cfg.WakeMax = pick(g, 0, 1, 1, 2)
+	}
 	return g, cfg
 }
 
@@ -138,6 +142,11 @@ func (g *generator) next() event {
 		g.pacing = false
 		e.stamp = max(e.stamp, g.now)
 		e.requests = []fsm.Request{{Commands: []fsm.Command{&fsm.Expire{}}}, {Commands: []fsm.Command{&fsm.Expire{}}}}
+		return e
+	}
+	if g.rated && g.chance(25) {
+		e.format = fsm.KeysFormat
+		e.requests = []fsm.Request{{Commands: g.tokens()}}
 		return e
 	}
 	if g.bursts > 0 && g.chance(8) {
@@ -265,6 +274,25 @@ func (g *generator) burst() []fsm.Request {
 		return requests
 	}
 	return append(requests, fsm.Request{Commands: []fsm.Command{g.bulk(), g.bulk()}})
+}
+
+// tokens has several keys of a queue with a rate wait for a token each, or reserves some of their jobs.
+func (g *generator) tokens() []fsm.Command {
+	reserve := &fsm.Reserve{Queues: []string{"a"}, Max: uint32(g.r.IntN(4)), TTR: time.Hour}
+	if g.chance(60) {
+		return []fsm.Command{reserve, reserve}[:1+g.r.IntN(2)]
+	}
+	settings := fsm.KeySettings{Fair: g.chance(40)}
+	settings.Rate = fsm.KeyRate{Count: 1, Per: pick(g, ms, 5*ms, time.Second, time.Minute), Burst: uint32(g.r.IntN(2))}
+	commands := []fsm.Command{&fsm.Configure{
+		Queue: "a", Partitions: 1, Version: 100, Settings: fsm.Settings{Keys: settings},
+	}}
+	for _, key := range append(jobKeys(), jobKeys()...) {
+		commands = append(commands, &fsm.Put{
+			Queue: "a", Partitions: 1, Key: key, Given: fsm.GivenPriority, Priority: pick[int8](g, -1, 0, 1),
+		})
+	}
+	return append(commands, reserve)
 }
 
 // bulk returns a command that acts on many jobs at once.

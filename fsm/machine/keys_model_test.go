@@ -1,6 +1,7 @@
 package machine_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -47,4 +48,59 @@ func TestModelScenarioMaxWaitAfterFailure(t *testing.T) {
 			{at: day, do: do(debounced()), want: results(replaced(2, fsm.Ready, time.Minute))},
 		}},
 	})
+}
+
+// TestModelWakesInSteps: more keys get a token at one time than an entry may wake, in a queue by ranks
+// and in a fair one. Reserves wake them alike in machine and model, with a snapshot restored between two
+// of them.
+func TestModelWakesInSteps(t *testing.T) {
+	t.Parallel()
+	for _, fair := range []bool{false, true} {
+		t.Run(fmt.Sprintf("fair %v", fair), func(t *testing.T) {
+			t.Parallel()
+			d := newDuel(fsm.Config{WakeMax: 3}, asItIs())
+			enter := func(at time.Duration, snapshot snapshotKind, commands ...fsm.Command) (granted int) {
+				t.Helper()
+				list, err := d.step(&event{
+					snapshot: snapshot, format: fsm.KeysFormat, stamp: after(at), requests: []fsm.Request{{Commands: commands}},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range list {
+					granted += len(list[i].Grants)
+				}
+				return granted
+			}
+			enter(0, noSnapshot, &fsm.Configure{Queue: "q", Partitions: 1, Version: 1, Settings: fsm.Settings{
+				Keys: fsm.KeySettings{Rate: fsm.KeyRate{Count: 1, Per: time.Minute}, Fair: fair},
+			}})
+			var puts []fsm.Command
+			for i := range 30 {
+				puts = append(puts, put("", func(p *fsm.Put) { p.Key, p.Priority = fmt.Sprint("k", i%10), int8(-i%10) }))
+			}
+			enter(0, noSnapshot, puts...)
+			for i, step := range []struct {
+				at    time.Duration
+				most  []uint32
+				wants int
+			}{
+				{0, []uint32{10}, 10},
+				{time.Minute, []uint32{1, 2}, 3}, // wakes 3 keys and 2 more: 2 stay awake
+				{time.Minute, []uint32{10}, 5},
+				{time.Minute, []uint32{10}, 2},
+			} {
+				var commands []fsm.Command
+				for _, most := range step.most {
+					commands = append(commands, &fsm.Reserve{Queues: []string{"q"}, Max: most, TTR: time.Hour})
+				}
+				if got := enter(step.at, restored, commands...); got != step.wants {
+					t.Errorf("reservation %d got %d jobs, should get %d", i, got, step.wants)
+				}
+			}
+			if err := d.close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
 }

@@ -38,7 +38,7 @@ func (m *Machine) reserveFrom(q *queue, r *reservation) {
 		return
 	}
 	if q.keys != nil {
-		q.keys.Wake()
+		q.keys.Wake(m.applied, int(r.Max)-len(r.grants))
 	}
 	inFlight := rule.PartitionLimit(record.Settings.MaxInFlight, record)
 	for !r.full && (inFlight == 0 || m.record(q).Counts.Reserved < inFlight) {

@@ -54,12 +54,12 @@ func TestLedgerRandom(t *testing.T) {
 // judgeSeed runs the commands of a seed on a machine that forgets nothing early, beside a ledger.
 func judgeSeed(t *testing.T, seed uint64, commands int) *verdict {
 	t.Helper()
-	g, _ := newGenerator(seed)
+	g, cfg := newGenerator(seed)
 	g.bursts = 0
-	d := newDuel(fsm.Config{Seed: seed}, asItIs())
+	d := newDuel(fsm.Config{Seed: seed, WakeMax: cfg.WakeMax}, asItIs())
 	g.m = d.model
 	v := &verdict{looked: map[ledger.Rule]int{}}
-	shard := ledger.New(ledger.Config{Report: v})
+	shard := ledger.New(ledger.Config{Report: v, WakeMax: cfg.WakeMax})
 	for index := uint64(1); d.seen.commands < commands; index++ {
 		e := g.next()
 		e.requests = slices.DeleteFunc(e.requests, isNotForLedger)

@@ -40,7 +40,7 @@ type Machine struct {
 func New(cfg fsm.Config) *Machine {
 	m := &Machine{cfg: cfg.WithDefaults(), format: fsm.FirstFormat}
 	m.store = store.New(m.cfg.Seed)
-	m.keys = keys.Shard{Store: m.store, Scalars: &m.scalars, Sum: &m.sum}
+	m.keys = keys.Shard{Store: m.store, Scalars: &m.scalars, Sum: &m.sum, WakeMax: m.cfg.WakeMax}
 	m.schedules = schedules.Shard{Store: m.store, Scalars: &m.scalars, Sum: &m.sum, Max: m.cfg.SchedulesMax}
 	m.queues = newQueues(m.store, m.cfg.Seed, &m.schedules)
 	return m

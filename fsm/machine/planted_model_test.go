@@ -56,6 +56,11 @@ func plantedMemory() []plant {
 				c.QueuesMax++
 			}
 		}),
+		configured("one key more is woken", func(c *fsm.Config) {
+			if c.WakeMax > 0 {
+				c.WakeMax++
+			}
+		}),
 		configured("more room for answers", func(c *fsm.Config) {
 			if c.AnswersBytesMax > 0 {
 				c.AnswersBytesMax += 20

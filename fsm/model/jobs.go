@@ -193,7 +193,7 @@ func (m *Model) reserve(c *fsm.Reserve) fsm.Result {
 		if q == nil || q.Settings.PausedAt(m.Clock) {
 			continue
 		}
-		m.wake(q)
+		m.wake(q, int(c.Max)-len(result.Grants))
 		room := q.room(int(c.Max) - len(result.Grants))
 		for room > 0 {
 			j := m.next(q)

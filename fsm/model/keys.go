@@ -108,10 +108,15 @@ func (q *queue) keysOf() []string {
 	return list
 }
 
-// changed is called after each change of a job of a key. In a fair queue a key that becomes eligible
-// takes its turn after all others.
+// takesRounds reports whether a key needs a round to hand out jobs.
+func (q *queue) takesRounds(key string) bool {
+	return q.Settings.Keys.Fair || q.Settings.Keys.Rate.Count > 0 && key != ""
+}
+
+// changed is called after each change of a job of a key. A key that becomes eligible takes its turn
+// after all others.
 func (m *Model) changed(q *queue, key string) {
-	if !q.Settings.Keys.Fair || m.resetting {
+	if !q.takesRounds(key) || m.resetting {
 		return
 	}
 	switch may := m.eligible(q, key); {
@@ -122,13 +127,20 @@ func (m *Model) changed(q *queue, key string) {
 	}
 }
 
-// wake has the keys take their turns that got a token since the last Reserve.
-func (m *Model) wake(q *queue) {
-	keys := slices.DeleteFunc(q.keysOf(), func(key string) bool { return !m.eligible(q, key) || q.round(key) != 0 })
+// wake has keys take their turns that got a token: at the first Reserve of an entry at most WakeMax, at
+// a later one as many as it asks for.
+func (m *Model) wake(q *queue, asked int) {
+	most := asked
+	if !m.woken[q] {
+		m.woken[q], most = true, m.cfg.WakeMax
+	}
+	keys := slices.DeleteFunc(q.keysOf(), func(key string) bool {
+		return !q.takesRounds(key) || !m.eligible(q, key) || q.round(key) != 0
+	})
 	slices.SortFunc(keys, func(a, b string) int {
 		return cmp.Or(cmp.Compare(q.tokenAt(a), q.tokenAt(b)), cmp.Compare(q.head(a).Serial, q.head(b).Serial))
 	})
-	for _, key := range keys {
+	for _, key := range atMost(keys, most) {
 		m.changed(q, key)
 	}
 }
@@ -137,17 +149,23 @@ func (m *Model) wake(q *queue) {
 func (m *Model) next(q *queue) *job {
 	var first *job
 	for _, key := range q.keysOf() {
-		j := q.head(key)
-		switch {
-		case q.Settings.Keys.Fair:
-			if q.round(key) != 0 && (first == nil || q.round(key) < q.round(first.Key)) {
-				first = j
-			}
-		case m.eligible(q, key) && (first == nil || byRank(j, first) < 0):
+		may := q.round(key) != 0
+		if !q.takesRounds(key) {
+			may = m.eligible(q, key)
+		}
+		if j := q.head(key); may && (first == nil || q.before(j, first)) {
 			first = j
 		}
 	}
 	return first
+}
+
+// before reports whether a job that may be handed out comes before another one.
+func (q *queue) before(a, b *job) bool {
+	if q.Settings.Keys.Fair {
+		return q.round(a.Key) < q.round(b.Key)
+	}
+	return byRank(a, b) < 0
 }
 
 // granted takes a token of the key of a job, and ends its turn.
@@ -167,9 +185,6 @@ func (m *Model) restartRounds(q *queue) {
 		if k.Round != 0 {
 			m.rememberKey(q, k.Key, func(k *fsm.KeyMemory) { k.Round = 0 })
 		}
-	}
-	if !q.Settings.Keys.Fair {
-		return
 	}
 	keys := slices.DeleteFunc(q.keysOf(), func(key string) bool { return !m.eligible(q, key) })
 	slices.SortFunc(keys, func(a, b string) int {

@@ -31,6 +31,7 @@ type Model struct {
 	before  fsm.Time        // the clock as the entry before left it
 	client  string          // of the request at hand
 	settled map[string]bool // names of the queues that a command has named
+	woken   map[*queue]bool // queues whose keys a Reserve has woken
 	// resetting is set while the times of jobs change: keys take their turns anew afterwards.
 	resetting bool
 	// succeeded is the last job that was made of a successor.
@@ -72,6 +73,7 @@ func New(cfg fsm.Config) *Model {
 		FinishedMax:     cmp.Or(cfg.FinishedMax, 1_000_000),
 		AnswersBytesMax: cmp.Or(cfg.AnswersBytesMax, 64<<20),
 		SchedulesMax:    cmp.Or(cfg.SchedulesMax, 1_000_000),
+		WakeMax:         cmp.Or(cfg.WakeMax, fsm.StepMax),
 	}}
 }
 
@@ -81,7 +83,7 @@ func (m *Model) Speak(format fsm.Format) { m.format = max(m.format, format) }
 // Apply carries out one log entry (rule Entry) and returns the results of its commands in order. It
 // keeps no reference to requests.
 func (m *Model) Apply(stamp fsm.Time, requests []fsm.Request) []fsm.Result {
-	m.stamp, m.before, m.settled = stamp, m.Clock, map[string]bool{}
+	m.stamp, m.before, m.settled, m.woken = stamp, m.Clock, map[string]bool{}, map[*queue]bool{}
 	m.Clock = max(m.Clock, stamp)
 	var results []fsm.Result
 	for i := range requests {

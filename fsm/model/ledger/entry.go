@@ -49,6 +49,8 @@ type Config struct {
 	// Commands is about how many commands there will be; 0 if that is not known.
 	Commands int
 	Report   Report
+	// WakeMax is that of the shard; 0 means its default.
+	WakeMax int
 	// Nominal, if it is not nil, returns the nominal time of a schedule after another one, 0 for none;
 	// false if it cannot tell.
 	Nominal func(spec *fsm.ScheduleSpec, after fsm.Time) (next fsm.Time, ok bool)

@@ -156,10 +156,16 @@ func count(yes bool) int {
 	return 0
 }
 
-// changed is called after each change of a job: in a fair queue a key takes a round once it may hand out
-// a job, and loses it when it may not.
+// takesRounds reports whether a key needs a round to hand out a job: those of a fair queue do, and
+// those that need tokens.
+func (q *Queue) takesRounds(k *key) bool {
+	return q.Settings.Keys.Fair || k.name != "" && q.Settings.Keys.Rate.Count > 0
+}
+
+// changed is called after each change of a job: a key takes a round once it may hand out a job, and
+// loses it when it may not.
 func (b *Shard) changed(q *Queue, k *key) {
-	if !q.Settings.Keys.Fair || q.unsure {
+	if !q.takesRounds(k) || q.unsure {
 		return
 	}
 	switch may := b.eligible(q, k); {
@@ -170,16 +176,21 @@ func (b *Shard) changed(q *Queue, k *key) {
 	}
 }
 
-// wake has those keys take a round that got a token since.
-func (b *Shard) wake(q *Queue) {
-	if !q.Settings.Keys.Fair || q.Settings.Keys.Rate.Count == 0 || q.unsure {
+// wake has keys take a round that got a token since. The first Reserve of an entry wakes a step of them,
+// a later one as many as it asks for jobs.
+func (b *Shard) wake(q *Queue, asked int) {
+	most := asked
+	if q.woken != b.entry.Index {
+		q.woken, most = b.entry.Index, cmp.Or(b.cfg.WakeMax, fsm.StepMax)
+	}
+	if q.Settings.Keys.Rate.Count == 0 || q.unsure {
 		return
 	}
-	keys := q.keysIf(func(k *key) bool { return k.round == 0 && b.eligible(q, k) })
+	keys := q.keysIf(func(k *key) bool { return k.round == 0 && q.takesRounds(k) && b.eligible(q, k) })
 	slices.SortFunc(keys, func(x, y *key) int {
 		return cmp.Or(cmp.Compare(q.tokenAt(x), q.tokenAt(y)), cmp.Compare(q.head(x).Serial, q.head(y).Serial))
 	})
-	for _, k := range keys {
+	for _, k := range keys[:min(len(keys), most)] {
 		b.changed(q, k)
 	}
 }
@@ -190,10 +201,10 @@ func (b *Shard) restartRounds(q *Queue) {
 	for _, k := range q.keysIf(func(k *key) bool { return k.round != 0 }) {
 		b.remember(k, func() { k.round = 0 })
 	}
-	if !q.Settings.Keys.Fair || q.unsure {
+	if q.unsure {
 		return
 	}
-	keys := q.keysIf(func(k *key) bool { return b.eligible(q, k) })
+	keys := q.keysIf(func(k *key) bool { return q.takesRounds(k) && b.eligible(q, k) })
 	slices.SortFunc(keys, func(x, y *key) int {
 		if x.name == "" || y.name == "" {
 			return cmp.Compare(len(y.name), len(x.name))
@@ -234,11 +245,12 @@ func (b *Shard) first(q *Queue) *Job {
 	round := uint64(0)
 	for _, k := range q.keys {
 		switch {
+		case q.takesRounds(k) && k.round == 0:
 		case q.Settings.Keys.Fair:
-			if k.round != 0 && (round == 0 || k.round < round) {
+			if round == 0 || k.round < round {
 				first, round = q.head(k), k.round
 			}
-		case b.eligible(q, k):
+		case k.round != 0 || b.eligible(q, k):
 			if a := q.head(k); first == nil || a.compare(first) < 0 {
 				first = a
 			}
@@ -392,7 +404,7 @@ func (b *Shard) jobsOf(q *Queue, name string, states fsm.StateSet) []*Job {
 // and whose turn it is, is not known from then on.
 func (b *Shard) adoptKeys(m *machine.Machine, q *Queue) {
 	for _, k := range q.keys {
-		k.ready, k.line, k.leased, k.dead, k.paused = agenda{}, agenda{}, 0, 0, false
+		k.ready, k.line, k.leased, k.dead, k.round, k.paused = agenda{}, agenda{}, 0, 0, 0, false
 	}
 	q.unsure = q.Settings.Keys.Fair || q.Settings.Keys.Rate.Count > 0
 	for from := uint32(0); ; {

@@ -95,6 +95,7 @@ type Queue struct {
 	overdueFrom           fsm.Time
 	overdueTo             fsm.Time
 	settled, configured   uint64 // index of the entry that did so last
+	woken                 uint64 // as settled: its keys
 	// Withheld is true once its settings, or a pause of a key, may have held due jobs back.
 	Withheld bool
 

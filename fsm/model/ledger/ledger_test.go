@@ -176,6 +176,7 @@ func keyCases() map[string]logCase {
 	first := grantOf(3, 1, 3, 2)
 	none := line{3, &fsm.Reserve{Queues: []string{"q"}, Max: 1}, fsm.Result{}}
 	rate := keySettings(fsm.KeySettings{Rate: fsm.KeyRate{Count: 1, Per: time.Minute}})
+	rated := []line{rate, one, keyed(2, "b", "k", 4, 0, fsm.Result{Created: true}), grantOf(3, 1, 5, 2)} // 3 is a round
 	replaced := keyed(3, "a", "k", 1, fsm.ReplaceExisting, fsm.Result{Replaced: true, Version: 2})
 	next := keyed(4, "a", "k", 1, fsm.NextExisting, fsm.Result{Replaced: true, Version: 2, State: fsm.Reserved})
 	old := replaced
@@ -188,8 +189,8 @@ func keyCases() map[string]logCase {
 		"a key that is blocked for nothing":  {[]line{limit, one, none}, 14},
 		"an ordered key":                     {[]line{ordered, one, two, first}, 0},
 		"an ordered key out of order":        {[]line{ordered, one, two, grantOf(3, 2, 3, 2)}, keyOrder},
-		"a key without a token":              {[]line{rate, one, two, first, grantOf(4, 2, 5, 2)}, keyLimit},
-		"a key that has another token":       {[]line{rate, one, two, first, grantOf(64, 2, 5, 2)}, 0},
+		"a key without a token":              {append(rated[:4:4], grantOf(4, 4, 6, 2)), keyLimit},
+		"a key that has another token":       {append(rated[:4:4], grantOf(64, 4, 7, 2)), 0},
 		"a job that is replaced":             {[]line{one, replaced, grantOf(4, 1, 2, 3)}, 0},
 		"a job that keeps its time":          {[]line{one, replaced, grantOf(4, 1, 2, 2)}, 24},
 		"a replacement with an old version":  {[]line{one, old}, contents},

@@ -14,18 +14,20 @@ type handout struct {
 	bytes     uint64
 	expirable int
 	full      bool
+	again     bool // the queue under way is named once more
 }
 
 // reserve records a Reserve: queue by queue the ledger says which job leaves next, and the log must
 // say the same.
 func (b *Shard) reserve(c *fsm.Reserve, r *fsm.Result) {
 	h := handout{Reserve: c, grants: r.Grants, expirable: fsm.StepMax, full: c.Max == 0}
-	for _, name := range c.Queues {
+	for i, name := range c.Queues {
 		if h.full {
 			break
 		}
 		if q := b.queues[name]; q != nil {
 			b.settleQueue(q)
+			h.again = contains(c.Queues[i+1:], name)
 			b.reserveFrom(q, &h)
 		}
 	}
@@ -60,14 +62,14 @@ func contains(names []string, name string) bool {
 func (b *Shard) reserveFrom(q *Queue, h *handout) {
 	paused := q.Settings.PausedAt(b.clock)
 	if !paused {
-		b.wake(q)
+		b.wake(q, int(h.Max)-h.granted)
 	}
 	inFlight := q.partOf(q.Settings.MaxInFlight)
 	for !h.full {
 		var want *Job
 		limited := inFlight != 0 && q.counts.Reserved >= inFlight
 		if !paused && !limited && !q.unsure {
-			if want = b.next(q, h); want == nil && h.full {
+			if want = b.next(q, h); want == nil && (h.full || h.again) { // the next time it wakes more keys
 				return
 			}
 		}
