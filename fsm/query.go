@@ -95,13 +95,15 @@ const ScanBytes = 1 << 20
 type MinuteQuery struct{ Queue string }
 
 // SchedulesQuery asks for the first Max schedules of a queue by name, of those whose names begin with
-// Prefix and come after After. Reading: Schedules, whose jobs have no bodies, and More. Nodes before
-// format 4 do not know it.
+// Prefix and come after After; or for those that have one of the Names. Reading: Schedules, whose jobs have
+// no bodies, and More. Nodes before format 4 do not know it.
 type SchedulesQuery struct {
 	Queue, Prefix string
 	// After is the name of the last schedule seen; empty before the first.
 	After string
 	Max   int
+	// Names, if there are any, are looked up in their order, whatever the other fields say but Queue.
+	Names []string
 }
 
 // ScheduleQuery asks for a schedule. Reading: Schedules, with the body of its job; empty if there is

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -343,14 +344,19 @@ func TestManySchedules(t *testing.T) {
 	paused, err := c.PauseSchedules(t.Context(), &belfryv1.PauseSchedulesRequest{
 		Queue: "reports", Prefix: "b/", Note: "why",
 	})
-	if err != nil || paused.GetChanged() != 3 {
+	if err != nil || paused.GetChanged() != 3 || len(paused.GetMissing()) > 0 {
 		t.Errorf("%v, %v", paused, err)
 	}
 	resumed, err := c.ResumeSchedules(t.Context(), &belfryv1.ResumeSchedulesRequest{
-		Queue: "reports", Names: []string{"b/1", "b/2", "a/1", "none"},
+		Queue: "reports", Names: []string{"none", "b/1", "c/2", "b/2", "a/1", "none", "b"},
 	})
-	if err != nil || resumed.GetChanged() != 2 {
+	if err != nil || resumed.GetChanged() != 2 || !slices.Equal(resumed.GetMissing(), []string{"none", "c/2", "b"}) {
 		t.Errorf("%v, %v", resumed, err)
+	}
+	if _, err := c.PauseSchedules(t.Context(), &belfryv1.PauseSchedulesRequest{
+		Queue: "none", Names: []string{"b/1"},
+	}); reasonOf(t, err) != belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
+		t.Errorf("a queue that is not there: %v", err)
 	}
 	expectSchedules(t, c, "", "a/1, a/2, b/1, b/2, b/3 paused: why")
 	all := &belfryv1.PauseSchedulesRequest{Queue: "reports", All: true, RequestId: "all"}

@@ -189,7 +189,7 @@ func (c Client) Delete(ctx context.Context, queue, name string, options ...Delet
 
 // A Selection names schedules of a queue in one of three ways.
 type Selection struct {
-	// Names are names. Those that the queue does not have are passed over.
+	// Names are names. Those that no schedule has are returned as missing.
 	Names []string
 	// Prefix selects all schedules whose names begin with it.
 	Prefix string
@@ -200,49 +200,62 @@ type Selection struct {
 // namesAtOnce is how many names one request has.
 const namesAtOnce = 1000
 
-// each calls f for each part of the selection that one request can have, and adds up how many schedules
-// changed. If some did, the outcome of an error is unknown.
-func (c Client) each(s Selection, f func(Selection) (uint32, *failure.Error)) (int, error) {
-	changed := 0
+// A PauseResult says what a pause or a resume did.
+type PauseResult struct {
+	// Changed is how many schedules it paused or resumed.
+	Changed int
+	// Missing are the names of the selection that no schedule has, in its order.
+	Missing []string
+}
+
+// switched is an answer to a part of a selection.
+type switched interface {
+	GetChanged() uint32
+	GetMissing() []string
+}
+
+// each calls f for each part of the selection that one request can have, and adds up what it did. If some
+// schedules changed, the outcome of an error is unknown.
+func (c Client) each(s Selection, f func(Selection) (switched, *failure.Error)) (all PauseResult, _ error) {
 	for {
 		part := s
 		part.Names = s.Names[:min(len(s.Names), namesAtOnce)]
 		s.Names = s.Names[len(part.Names):]
-		n, err := f(part)
+		done, err := f(part)
 		if err != nil {
-			if changed > 0 {
+			if all.Changed > 0 {
 				err.Outcome = failure.Unknown
 			}
-			return changed, c.service.Public(err)
+			return all, c.service.Public(err)
 		}
-		if changed += int(n); len(s.Names) == 0 {
-			return changed, nil
+		all.Changed += int(done.GetChanged())
+		if all.Missing = append(all.Missing, done.GetMissing()...); len(s.Names) == 0 {
+			return all, nil
 		}
 	}
 }
 
-// Pause keeps schedules from firing until [Client.Resume], and returns how many it paused. Those that
-// are paused already stay as they are. The note says why, for people: at most 256 bytes. One round trip
-// pauses up to 1,000 names; after an error the number says how many the answered round trips paused. A
-// repeat is safe.
+// Pause keeps schedules from firing until [Client.Resume]. Those that are paused already stay as they are.
+// The note says why, for people: at most 256 bytes. One round trip pauses up to 1,000 names; after an error
+// the result says what the answered round trips did. A repeat is safe.
+//
+// A name that no schedule has is no error: look at Missing of the result.
 //
 // Errors: Reason("QUEUE_NOT_FOUND"). Reason("INVALID") if the selection has none or several of its ways.
-func (c Client) Pause(ctx context.Context, queue string, which Selection, note string) (int, error) {
-	return c.each(which, func(s Selection) (uint32, *failure.Error) {
+func (c Client) Pause(ctx context.Context, queue string, which Selection, note string) (PauseResult, error) {
+	return c.each(which, func(s Selection) (switched, *failure.Error) {
 		req := &belfryv1.PauseSchedulesRequest{Queue: queue, Names: s.Names, Prefix: s.Prefix, All: s.All, Note: note}
-		res, err := try(ctx, c, &req.RequestId, calls.Of(methods.PauseSchedules, req))
-		return res.GetChanged(), err
+		return try(ctx, c, &req.RequestId, calls.Of(methods.PauseSchedules, req))
 	})
 }
 
-// Resume ends the pause of schedules, and returns how many it resumed. What was due meanwhile is caught
-// up with as their policies say. Otherwise it is as [Client.Pause].
+// Resume ends the pause of schedules. What was due meanwhile is caught up with as their policies say.
+// Otherwise it is as [Client.Pause].
 //
 // Errors: those of Pause.
-func (c Client) Resume(ctx context.Context, queue string, which Selection, note string) (int, error) {
-	return c.each(which, func(s Selection) (uint32, *failure.Error) {
+func (c Client) Resume(ctx context.Context, queue string, which Selection, note string) (PauseResult, error) {
+	return c.each(which, func(s Selection) (switched, *failure.Error) {
 		req := &belfryv1.ResumeSchedulesRequest{Queue: queue, Names: s.Names, Prefix: s.Prefix, All: s.All, Note: note}
-		res, err := try(ctx, c, &req.RequestId, calls.Of(methods.ResumeSchedules, req))
-		return res.GetChanged(), err
+		return try(ctx, c, &req.RequestId, calls.Of(methods.ResumeSchedules, req))
 	})
 }

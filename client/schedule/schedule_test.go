@@ -48,16 +48,20 @@ func (s *server) DeleteSchedule(_ context.Context,
 	return answer(s, req, &belfryv1.DeleteScheduleResponse{Cancelled: 3})
 }
 
-// PauseSchedules implements the service: each name is one that changes.
+// PauseSchedules implements the service: each name is one that changes, but for the first if that is none.
 func (s *server) PauseSchedules(_ context.Context,
 	req *belfryv1.PauseSchedulesRequest) (*belfryv1.PauseSchedulesResponse, error) {
-	return answer(s, req, &belfryv1.PauseSchedulesResponse{Changed: uint32(len(req.GetNames()))})
+	res := &belfryv1.PauseSchedulesResponse{Changed: uint32(len(req.GetNames()))}
+	if first := req.GetNames()[:1]; strings.HasPrefix(first[0], "none") {
+		res.Changed, res.Missing = res.GetChanged()-1, first
+	}
+	return answer(s, req, res)
 }
 
 // ResumeSchedules implements the service.
 func (s *server) ResumeSchedules(_ context.Context,
 	req *belfryv1.ResumeSchedulesRequest) (*belfryv1.ResumeSchedulesResponse, error) {
-	return answer(s, req, &belfryv1.ResumeSchedulesResponse{Changed: 5})
+	return answer(s, req, &belfryv1.ResumeSchedulesResponse{Changed: 5, Missing: []string{"x"}})
 }
 
 // TriggerSchedule implements the service.
@@ -127,9 +131,9 @@ func TestCalls(t *testing.T) {
 	cancelled, err := c.Delete(ctx, "q", "n", CancelWaiting(), IfVersion(held.Version))
 	same(t, cancelled, err, 3)
 	paused, err := c.Pause(ctx, "q", Selection{Names: []string{"a", "b"}}, "why")
-	same(t, paused, err, 2)
+	same(t, paused, err, PauseResult{Changed: 2})
 	resumed, err := c.Resume(ctx, "q", Selection{All: true}, "")
-	same(t, resumed, err, 5)
+	same(t, resumed, err, PauseResult{Changed: 5, Missing: []string{"x"}})
 	trigger, err := c.Trigger(ctx, "q", "n", now)
 	same(t, trigger, err, TriggerResult{ID: "cron:n@x", Created: true})
 	backfill, err := c.Backfill(ctx, "q", "n", Span{From: now.Add(-time.Hour), To: now, Max: 9})
@@ -193,9 +197,10 @@ func TestManyNames(t *testing.T) {
 	for i := range 2500 {
 		names = append(names, fmt.Sprint(i))
 	}
+	names[0], names[1000] = "none", "none-1000"
 	fake := &server{}
 	paused, err := fake.client().Pause(t.Context(), "q", Selection{Names: names}, "why")
-	same(t, paused, err, 2500)
+	same(t, paused, err, PauseResult{Changed: 2498, Missing: []string{"none", "none-1000"}})
 	sent(t, fake,
 		&belfryv1.PauseSchedulesRequest{Queue: "q", Names: names[:1000], Note: "why", RequestId: "r1"},
 		&belfryv1.PauseSchedulesRequest{Queue: "q", Names: names[1000:2000], Note: "why", RequestId: "r2"},
@@ -208,12 +213,14 @@ func TestManyNames(t *testing.T) {
 		return nil
 	}
 	paused, err = fake.client().Pause(t.Context(), "q", Selection{Names: names}, "")
-	if reason, outcome := failed(err); paused != 2000 || reason != failure.NoLeader || outcome != failure.Unknown {
-		t.Errorf("%d, %s, %s", paused, reason, outcome)
+	if reason, outcome := failed(err); paused.Changed != 1998 || len(paused.Missing) != 2 ||
+		reason != failure.NoLeader || outcome != failure.Unknown {
+		t.Errorf("%+v, %s, %s", paused, reason, outcome)
 	}
 	paused, err = fake.client().Pause(t.Context(), "q", Selection{Names: names[2000:]}, "")
-	if reason, outcome := failed(err); paused != 0 || reason != failure.NoLeader || outcome != failure.NotApplied {
-		t.Errorf("%d, %s, %s", paused, reason, outcome)
+	if reason, outcome := failed(err); paused.Changed != 0 || reason != failure.NoLeader ||
+		outcome != failure.NotApplied {
+		t.Errorf("%+v, %s, %s", paused, reason, outcome)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -57,8 +58,8 @@ func TestServer(t *testing.T) {
 	if put, err := c.Put(ctx, "q", "a/hourly", held.Definition); err != nil || put.Created || put.Replaced {
 		t.Errorf("what was read is something else: %+v, %v", put, err)
 	}
-	if n, err := c.Pause(ctx, "q", schedule.Selection{Prefix: "a/"}, "why"); n != 1 || err != nil {
-		t.Errorf("pause: %d, %v", n, err)
+	if p, err := c.Pause(ctx, "q", schedule.Selection{Prefix: "a/"}, "why"); p.Changed != 1 || err != nil {
+		t.Errorf("pause: %+v, %v", p, err)
 	}
 	for s, err := range c.List(ctx, "q", "a/") {
 		if err != nil || s.Name != "a/hourly" || !s.Paused || s.Note != "why" || s.Job.Body != nil {
@@ -79,8 +80,9 @@ func TestServer(t *testing.T) {
 	if b, err := c.Backfill(ctx, "q", "a/hourly", span); err != nil || b.Existing != 1 || b.Put != 0 || !b.Rest.IsZero() {
 		t.Errorf("backfill: %+v, %v", b, err)
 	}
-	if n, err := c.Resume(ctx, "q", schedule.Selection{Names: []string{"a/hourly", "none"}}, ""); n != 1 || err != nil {
-		t.Errorf("resume: %d, %v", n, err)
+	resumed, err := c.Resume(ctx, "q", schedule.Selection{Names: []string{"a/hourly", "none"}}, "")
+	if err != nil || resumed.Changed != 1 || !slices.Equal(resumed.Missing, []string{"none"}) {
+		t.Errorf("resume: %+v, %v", resumed, err)
 	}
 	if n, err := c.Delete(ctx, "q", "a/hourly", schedule.CancelWaiting()); n != 2 || err != nil {
 		t.Errorf("delete: %d, %v", n, err)
@@ -102,7 +104,7 @@ func TestWritersAtOnce(t *testing.T) {
 	}
 	put(0)
 	for round := 1; round <= 3; round++ {
-		n, err := c.Pause(ctx, "q", this, "")
+		paused, err := c.Pause(ctx, "q", this, "")
 		server.Advance(time.Second)
 		var writers sync.WaitGroup
 		for i := range 10 {
@@ -114,8 +116,8 @@ func TestWritersAtOnce(t *testing.T) {
 		writers.Wait()
 		nominal := noon.Add(time.Duration(round) * time.Second)
 		held, err2 := c.Get(ctx, "q", "s")
-		if all := count(t, c); err != nil || err2 != nil || n != 1 || all != 1 || !held.Next.Equal(nominal) {
-			t.Fatalf("%d schedules, %d paused, %v and %v; one is to fire at %v: %+v", all, n, err, err2, nominal, held)
+		if all := count(t, c); err != nil || err2 != nil || paused.Changed != 1 || all != 1 || !held.Next.Equal(nominal) {
+			t.Fatalf("%d schedules, %+v, %v and %v; one is to fire at %v: %+v", all, paused, err, err2, nominal, held)
 		}
 		if _, err := c.Resume(ctx, "q", this, ""); err != nil {
 			t.Fatal(err)

@@ -58,7 +58,7 @@ func AppendQueryIn(dst []byte, format fsm.Format, q fsm.Query) []byte {
 		return AppendText(dst, q.Queue)
 	case *fsm.SchedulesQuery:
 		dst = AppendText(AppendText(AppendText(dst, q.Queue), q.Prefix), q.After)
-		return binary.AppendUvarint(dst, uint64(max(q.Max, 0)))
+		return appendTexts(binary.AppendUvarint(dst, uint64(max(q.Max, 0))), q.Names)
 	case *fsm.ScheduleQuery:
 		return AppendText(AppendText(dst, q.Queue), q.Name)
 	case *fsm.QueueQuery:
@@ -115,7 +115,9 @@ func (r *Reader) query(format fsm.Format, kind fsm.QueryKind) fsm.Query {
 	case fsm.KindMinuteQuery:
 		return &fsm.MinuteQuery{Queue: r.Text()}
 	case fsm.KindSchedulesQuery:
-		return &fsm.SchedulesQuery{Queue: r.Text(), Prefix: r.Text(), After: r.Text(), Max: r.limit()}
+		return &fsm.SchedulesQuery{
+			Queue: r.Text(), Prefix: r.Text(), After: r.Text(), Max: r.limit(), Names: r.texts(nil),
+		}
 	case fsm.KindScheduleQuery:
 		return &fsm.ScheduleQuery{Queue: r.Text(), Name: r.Text()}
 	case fsm.KindQueueQuery:

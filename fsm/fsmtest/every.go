@@ -182,7 +182,7 @@ func EveryQuery() []fsm.Query {
 			Match: fsm.Match{IDPrefix: "order-", Text: "4711", Cause: "smtp #", Key: "customer-7"}, Scan: 1024,
 		},
 		&fsm.MinuteQuery{Queue: "ns/orders"},
-		&fsm.SchedulesQuery{Queue: "ns/orders", Prefix: "re", After: "report", Max: 100},
+		&fsm.SchedulesQuery{Queue: "ns/orders", Prefix: "re", After: "report", Max: 100, Names: []string{"report", "mail"}},
 		&fsm.ScheduleQuery{Queue: "ns/orders", Name: "report"},
 		&fsm.KeysQuery{Queue: "ns/orders", Prefix: "customer-", State: fsm.Ready, From: 300, Scan: 1000},
 	}

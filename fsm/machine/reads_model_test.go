@@ -247,6 +247,13 @@ func (d *duel) readSchedules(queue string, now fsm.Time, plan *readPlan) error {
 		d.seen.schedules += len(found)
 		errs = append(errs, differ("Schedules", want, found))
 	}
+	named := d.machine.Answer(&fsm.SchedulesQuery{Queue: queue, Names: []string{"s2", "none", "s1"}}, now)
+	want := d.model.Schedules(queue)
+	slices.Reverse(want)
+	for i := range want {
+		want[i].Job.Body = nil
+	}
+	errs = append(errs, differ("named schedules", want, named.Schedules))
 	none := d.machine.Answer(&fsm.ScheduleQuery{Queue: queue, Name: "none"}, now)
 	return errors.Join(append(errs, differ("a schedule that is not there", 0, len(none.Schedules)))...)
 }

@@ -176,6 +176,19 @@ func (q *Queue) Page(query *fsm.SchedulesQuery) (r fsm.Reading) {
 	if q == nil || q.names == nil {
 		return r
 	}
+	add := func(index uint32) {
+		s := q.Get(index)
+		s.Job.Body = nil
+		r.Schedules = append(r.Schedules, s)
+	}
+	for _, name := range query.Names {
+		if index := q.Find(name); index != 0 {
+			add(index)
+		}
+	}
+	if len(query.Names) > 0 {
+		return r
+	}
 	q.names.AscendGreaterOrEqual(named{name: max(query.After, query.Prefix)}, func(n named) bool {
 		switch {
 		case n.name == query.After && n.name != "":
@@ -186,9 +199,7 @@ func (q *Queue) Page(query *fsm.SchedulesQuery) (r fsm.Reading) {
 			r.More = true
 			return false
 		}
-		s := q.Get(n.index)
-		s.Job.Body = nil
-		r.Schedules = append(r.Schedules, s)
+		add(n.index)
 		return true
 	})
 	return r

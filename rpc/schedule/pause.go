@@ -23,7 +23,9 @@ func (s *Service) PauseSchedules(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	return &belfryv1.PauseSchedulesResponse{Changed: wire.Count(done.Count), Witnesses: done.Witnesses}, nil
+	return &belfryv1.PauseSchedulesResponse{
+		Changed: wire.Count(done.Count), Witnesses: done.Witnesses, Missing: done.missing,
+	}, nil
 }
 
 // ResumeSchedules implements belfryv1connect.ScheduleServiceHandler.
@@ -33,7 +35,9 @@ func (s *Service) ResumeSchedules(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	return &belfryv1.ResumeSchedulesResponse{Changed: wire.Count(done.Count), Witnesses: done.Witnesses}, nil
+	return &belfryv1.ResumeSchedulesResponse{
+		Changed: wire.Count(done.Count), Witnesses: done.Witnesses, Missing: done.missing,
+	}, nil
 }
 
 // switching is what the requests to pause and to resume have in common.
@@ -46,8 +50,14 @@ type switching interface {
 	GetRequestId() string
 }
 
+// switched is what became of such a request.
+type switched struct {
+	shardcall.Total
+	missing []string // names of the request that no schedule has, in its order
+}
+
 // switchAll pauses or resumes schedules.
-func (s *Service) switchAll(ctx context.Context, req switching, command fsm.PauseSchedules) (shardcall.Total, error) {
+func (s *Service) switchAll(ctx context.Context, req switching, command fsm.PauseSchedules) (switched, error) {
 	c := s.onQueue(ctx, tokens.Admin, req.GetQueue())
 	command.Queue, command.Note = c.Queue("queue", req.GetQueue()), req.GetNote()
 	requestID := c.RequestID(req.GetRequestId())
@@ -73,12 +83,12 @@ func (s *Service) switchAll(ctx context.Context, req switching, command fsm.Paus
 		c.Fail(fault.TooLarge("prefix", len(req.GetPrefix()), nameBytesMax))
 	}
 	if c.Err != nil {
-		return shardcall.Total{}, c.Err
+		return switched{}, c.Err
 	}
 	if err := (shardcall.Reader{Router: s.router}).Learn(ctx, command.Queue); err != nil {
-		return shardcall.Total{}, err
+		return switched{}, err
 	}
-	w := switcher{service: s, command: command, requestID: requestID}
+	w := switcher{service: s, command: command, requestID: requestID, absent: map[string]bool{}}
 	return w.run(ctx, req)
 }
 
@@ -87,11 +97,12 @@ type switcher struct {
 	service   *Service
 	command   fsm.PauseSchedules
 	requestID string
-	done      shardcall.Total
-	missing   *fault.Error // of a shard that does not know the queue
+	done      switched
+	absent    map[string]bool // names that no schedule has
+	noQueue   *fault.Error    // of a shard that does not know the queue
 }
 
-func (w *switcher) run(ctx context.Context, req switching) (shardcall.Total, error) {
+func (w *switcher) run(ctx context.Context, req switching) (switched, error) {
 	shards := w.service.router.Shards(w.command.Queue)
 	named := make([][]string, len(shards))
 	for _, name := range req.GetNames() {
@@ -102,7 +113,7 @@ func (w *switcher) run(ctx context.Context, req switching) (shardcall.Total, err
 		err := error(nil)
 		switch {
 		case len(named[p]) > 0:
-			err = w.step(ctx, shard, named[p])
+			err = w.named(ctx, shard, named[p])
 		case len(req.GetNames()) == 0:
 			err = w.pages(ctx, shard, req.GetPrefix())
 		}
@@ -110,10 +121,33 @@ func (w *switcher) run(ctx context.Context, req switching) (shardcall.Total, err
 			return w.done, err
 		}
 	}
-	if w.missing != nil && len(w.done.Witnesses) == 0 {
-		return w.done, w.missing
+	if w.noQueue != nil && len(w.done.Witnesses) == 0 {
+		return w.done, w.noQueue
+	}
+	for _, name := range req.GetNames() {
+		if w.absent[name] {
+			w.done.missing = append(w.done.missing, name)
+			delete(w.absent, name) // a name that comes twice is missing once
+		}
 	}
 	return w.done, nil
+}
+
+// named takes a step for names of a shard, and notes those that no schedule has. It looks for them before
+// the step, so none is passed over that is not noted. One that comes into being in between is noted as well.
+func (w *switcher) named(ctx context.Context, shard uint32, names []string) error {
+	query := &fsm.SchedulesQuery{Queue: w.command.Queue, Names: names}
+	r, _, err := w.service.router.Node.Query(ctx, shard, query)
+	if err != nil {
+		return w.partly(w.service.router.FaultAt(shard, err))
+	}
+	for _, name := range names {
+		w.absent[name] = true
+	}
+	for i := range r.Schedules {
+		delete(w.absent, r.Schedules[i].Name)
+	}
+	return w.step(ctx, shard, names)
 }
 
 // pages takes a step for each page of the names of a shard.
@@ -154,7 +188,7 @@ func (w *switcher) step(ctx context.Context, shard uint32, names []string) error
 func (w *switcher) add(a shardcall.Answer) error {
 	switch {
 	case a.Fault != nil && a.Fault.Reason == belfryv1.Reason_REASON_QUEUE_NOT_FOUND:
-		w.missing = a.Fault
+		w.noQueue = a.Fault
 		return nil
 	case a.Fault != nil:
 		return w.partly(a.Fault)

@@ -44,7 +44,7 @@ const ExitCodesText = `Exit codes:
    0  done
    1  an error that has no code of its own
    2  usage: a wrong flag or argument, or a value that the server refuses as invalid
-   3  there is no such job, queue, token or quota
+   3  there is no such job, queue, schedule, token or quota
    4  unavailable: no server there, no leader, or the server is stopping; nothing was done
    5  timed out, or the outcome is unknown: it may have been done; repeat it, with the --request-id that is printed
       if there is one

@@ -1656,7 +1656,7 @@ type PauseSchedulesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The queue.
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	// At most 1,000 names. Names that the queue does not have are passed over.
+	// At most 1,000 names. Those that no schedule has are answered as missing.
 	Names []string `protobuf:"bytes,2,rep,name=names,proto3" json:"names,omitempty"`
 	// Instead of names: all whose names begin with this.
 	Prefix string `protobuf:"bytes,3,opt,name=prefix,proto3" json:"prefix,omitempty"`
@@ -1748,7 +1748,9 @@ type PauseSchedulesResponse struct {
 	// How many changed.
 	Changed uint32 `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
 	// One for each shard of the queue that was asked.
-	Witnesses     []*Witness `protobuf:"bytes,2,rep,name=witnesses,proto3" json:"witnesses,omitempty"`
+	Witnesses []*Witness `protobuf:"bytes,2,rep,name=witnesses,proto3" json:"witnesses,omitempty"`
+	// The names of the request that no schedule has: at most 1,000, in its order, each once. The others were dealt with.
+	Missing       []string `protobuf:"bytes,3,rep,name=missing,proto3" json:"missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1797,12 +1799,19 @@ func (x *PauseSchedulesResponse) GetWitnesses() []*Witness {
 	return nil
 }
 
+func (x *PauseSchedulesResponse) GetMissing() []string {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
 // ResumeSchedulesRequest names schedules to resume.
 type ResumeSchedulesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The queue.
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	// At most 1,000 names. Names that the queue does not have are passed over.
+	// At most 1,000 names. Those that no schedule has are answered as missing.
 	Names []string `protobuf:"bytes,2,rep,name=names,proto3" json:"names,omitempty"`
 	// Instead of names: all whose names begin with this.
 	Prefix string `protobuf:"bytes,3,opt,name=prefix,proto3" json:"prefix,omitempty"`
@@ -1894,7 +1903,9 @@ type ResumeSchedulesResponse struct {
 	// How many changed.
 	Changed uint32 `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
 	// One for each shard of the queue that was asked.
-	Witnesses     []*Witness `protobuf:"bytes,2,rep,name=witnesses,proto3" json:"witnesses,omitempty"`
+	Witnesses []*Witness `protobuf:"bytes,2,rep,name=witnesses,proto3" json:"witnesses,omitempty"`
+	// The names of the request that no schedule has: at most 1,000, in its order, each once. The others were dealt with.
+	Missing       []string `protobuf:"bytes,3,rep,name=missing,proto3" json:"missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1939,6 +1950,13 @@ func (x *ResumeSchedulesResponse) GetChanged() uint32 {
 func (x *ResumeSchedulesResponse) GetWitnesses() []*Witness {
 	if x != nil {
 		return x.Witnesses
+	}
+	return nil
+}
+
+func (x *ResumeSchedulesResponse) GetMissing() []string {
+	if x != nil {
+		return x.Missing
 	}
 	return nil
 }
@@ -2533,10 +2551,11 @@ const file_belfry_v1_schedule_proto_rawDesc = "" +
 	"\x03all\x18\x04 \x01(\bR\x03all\x12\x12\n" +
 	"\x04note\x18\x05 \x01(\tR\x04note\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x06 \x01(\tR\trequestId\"d\n" +
+	"request_id\x18\x06 \x01(\tR\trequestId\"~\n" +
 	"\x16PauseSchedulesResponse\x12\x18\n" +
 	"\achanged\x18\x01 \x01(\rR\achanged\x120\n" +
-	"\twitnesses\x18\x02 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\"\xa1\x01\n" +
+	"\twitnesses\x18\x02 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\x12\x18\n" +
+	"\amissing\x18\x03 \x03(\tR\amissing\"\xa1\x01\n" +
 	"\x16ResumeSchedulesRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x14\n" +
 	"\x05names\x18\x02 \x03(\tR\x05names\x12\x16\n" +
@@ -2544,10 +2563,11 @@ const file_belfry_v1_schedule_proto_rawDesc = "" +
 	"\x03all\x18\x04 \x01(\bR\x03all\x12\x12\n" +
 	"\x04note\x18\x05 \x01(\tR\x04note\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x06 \x01(\tR\trequestId\"e\n" +
+	"request_id\x18\x06 \x01(\tR\trequestId\"\x7f\n" +
 	"\x17ResumeSchedulesResponse\x12\x18\n" +
 	"\achanged\x18\x01 \x01(\rR\achanged\x120\n" +
-	"\twitnesses\x18\x02 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\"\x8d\x01\n" +
+	"\twitnesses\x18\x02 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\x12\x18\n" +
+	"\amissing\x18\x03 \x03(\tR\amissing\"\x8d\x01\n" +
 	"\x16TriggerScheduleRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12*\n" +

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -18,6 +19,9 @@ func (a verbs) pauseCommand() *cobra.Command {
 	return a.onMany(&cobra.Command{
 		Use:   "pause QUEUE [NAME...]",
 		Short: "Keep schedules from firing until they are resumed",
+		Long: `
+Pause keeps schedules from firing until they are resumed. If some of the NAMEs do not exist, it pauses
+the others, names those, and ends with exit code 3.`,
 		Example: `  belfry schedule pause reports nightly --note 'the warehouse moves'
   belfry schedule pause sync --prefix shop-`,
 	}, "paused", func(ctx context.Context, conn *cli.Connection, f *manyFlags) (changed, error) {
@@ -33,7 +37,7 @@ func (a verbs) resumeCommand() *cobra.Command {
 		Short: "End the pause of schedules",
 		Long: `
 Resume ends the pause of schedules. What was due meanwhile is caught up with as the policy of each
-says.`,
+says. If some of the NAMEs do not exist, it resumes the others, names those, and ends with exit code 3.`,
 		Example: "  belfry schedule resume reports nightly",
 	}, "resumed", func(ctx context.Context, conn *cli.Connection, f *manyFlags) (changed, error) {
 		return conn.Schedules.ResumeSchedules(ctx, &belfryv1.ResumeSchedulesRequest{
@@ -49,10 +53,11 @@ type manyFlags struct {
 	all                            bool
 }
 
-// changed is an answer that says how many schedules changed.
+// changed is an answer that says how many schedules changed, and which are not there.
 type changed interface {
 	proto.Message
 	GetChanged() uint32
+	GetMissing() []string
 }
 
 // onMany completes a command that acts on several schedules; done says what they are then.
@@ -82,9 +87,16 @@ func (a verbs) onMany(c *cobra.Command, done string,
 		if err != nil {
 			return cli.WithRequest(f.requestID, cli.WithNearestQueue(ctx, conn, f.queue, err))
 		}
-		return a.Show(response, func(w io.Writer) {
+		if err := a.Show(response, func(w io.Writer) {
 			fmt.Fprintf(w, "%s %s\n", render.Count(response.GetChanged(), "schedule"), done)
-		})
+		}); err != nil {
+			return err
+		}
+		if names := response.GetMissing(); len(names) > 0 {
+			return cli.ExitWith(cli.CodeNotFound,
+				fmt.Sprintf("%s has no schedule of these names: %s", f.queue, strings.Join(names, ", ")))
+		}
+		return nil
 	})
 	return a.ClientFlags(c)
 }

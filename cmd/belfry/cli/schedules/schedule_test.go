@@ -129,6 +129,21 @@ func TestActs(t *testing.T) {
 			sent:   &belfryv1.ResumeSchedulesRequest{Queue: "q", Prefix: "a", RequestId: clitest.RequestID(0)},
 		},
 		{
+			args:   []string{"schedule", "pause", "q", "a", "x", "y"},
+			answer: &belfryv1.PauseSchedulesResponse{Changed: 1, Missing: []string{"x", "y"}},
+			want: clitest.Left(cli.CodeNotFound, "1 schedule paused\n",
+				"belfry: q has no schedule of these names: x, y\n"),
+			sent: &belfryv1.PauseSchedulesRequest{Queue: "q", Names: []string{"a", "x", "y"},
+				RequestId: clitest.RequestID(0)},
+		},
+		{
+			args:   []string{"schedule", "resume", "q", "x", "--output", "json"},
+			answer: &belfryv1.ResumeSchedulesResponse{Missing: []string{"x"}},
+			want: clitest.Left(cli.CodeNotFound, `{"changed":0,"witnesses":[],"missing":["x"]}`+"\n",
+				"belfry: q has no schedule of these names: x\n"),
+			sent: &belfryv1.ResumeSchedulesRequest{Queue: "q", Names: []string{"x"}, RequestId: clitest.RequestID(0)},
+		},
+		{
 			args:   []string{"schedule", "trigger", "q", "a"},
 			answer: &belfryv1.TriggerScheduleResponse{Id: "cron:a@x", Created: true},
 			want:   clitest.Left(0, "put cron:a@x in q\n", ""),
