@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -209,6 +210,9 @@ func TestScheduleProblems(t *testing.T) {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %q", name, err, want)
 			}
+		}
+		if _, found := c.PreviewSchedule(t.Context(), previewOf(req)); found == nil || found.Error() != err.Error() {
+			t.Errorf("%s: a preview finds %v, a put %v", name, found, err)
 		}
 	}
 	got := s.send(http.MethodPost, "/v1/put", `{"queue":"q","id":"cron:a@b"}`, "Content-Type", "application/json")
@@ -434,6 +438,73 @@ func TestPreviewSchedule(t *testing.T) {
 		Spec: nightly().GetSpec(), After: &timestamppb.Timestamp{},
 	}); err == nil || !strings.Contains(err.Error(), "after: 1970-01-01T00:00:00Z is out of range: ") {
 		t.Errorf("after the beginning of 1970: %v", err)
+	}
+}
+
+// previewOf returns a preview that is checked as a put.
+func previewOf(req *belfryv1.PutScheduleRequest) *belfryv1.PreviewScheduleRequest {
+	return &belfryv1.PreviewScheduleRequest{
+		Queue: req.GetQueue(), Name: req.GetName(), Spec: req.GetSpec(), Policy: req.GetPolicy(), Job: req.GetJob(),
+	}
+}
+
+// TestPreviewChecks: a preview checks a policy and a job, of a queue also whether it can have the key, and
+// writes nothing.
+func TestPreviewChecks(t *testing.T) {
+	s, c := serveSchedules(t)
+	_, a := s.bothClients()
+	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3}); err != nil {
+		t.Fatal(err)
+	}
+	good := nightly()
+	good.Job.Key, good.Policy = "customer", &belfryv1.SchedulePolicy{Overlap: belfryv1.Overlap_OVERLAP_SKIP}
+	if got, err := c.PreviewSchedule(t.Context(), previewOf(good)); err != nil || len(got.GetTimes()) != 10 {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := c.GetSchedule(t.Context(), &belfryv1.GetScheduleRequest{
+		Queue: "reports", Name: "nightly",
+	}); reasonOf(t, err) != belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
+		t.Errorf("the preview left %v, %v", got, err)
+	}
+	for name, tc := range map[string]struct {
+		change func(*belfryv1.PreviewScheduleRequest)
+		reason belfryv1.Reason
+		want   string
+	}{
+		"a key in partitions": {func(r *belfryv1.PreviewScheduleRequest) { r.Queue = "wide" },
+			belfryv1.Reason_REASON_INVALID, "job.key: the queue has 3 partitions"},
+		"a bad queue": {func(r *belfryv1.PreviewScheduleRequest) { r.Queue = "a b" },
+			belfryv1.Reason_REASON_INVALID, "queue: only letters"},
+		"a long key, without a queue": {func(r *belfryv1.PreviewScheduleRequest) {
+			r.Queue, r.Name, r.Job.Key = "", "", strings.Repeat("k", 129)
+		}, belfryv1.Reason_REASON_TOO_LARGE, "job.key: 129 bytes"},
+		"a policy, without a queue": {func(r *belfryv1.PreviewScheduleRequest) { r.Queue, r.Policy.Overlap = "", 9 },
+			belfryv1.Reason_REASON_INVALID, "policy.overlap: want one of"},
+	} {
+		req := proto.CloneOf(previewOf(good))
+		tc.change(req)
+		_, err := c.PreviewSchedule(t.Context(), req)
+		if reasonOf(t, err) != tc.reason || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+	}
+}
+
+// TestPreviewOfAQueueTakesAdmin: a preview that names a queue takes what PutSchedule takes, one without a
+// queue any token.
+func TestPreviewOfAQueueTakesAdmin(t *testing.T) {
+	s, store := serveWithTokens(t)
+	weak, _ := store.make(t, "put,consume,view:q", "admin:r")
+	admin, _ := store.make(t, "admin:q")
+	for _, tc := range []struct {
+		token, queue string
+		forbidden    bool
+	}{{weak, "q", true}, {weak, "", false}, {admin, "q", false}, {admin, "", false}, {admin, "r", true}} {
+		got := s.with(tc.token, http.MethodPost, "/v1/preview-schedule",
+			`{"queue":"`+tc.queue+`","name":"n","spec":{"every":"1h"},"job":{"text":"x"}}`)
+		if forbidden := got.status == http.StatusForbidden; forbidden != tc.forbidden {
+			t.Errorf("queue %q: %d %s, forbidden should be %v", tc.queue, got.status, got.body, tc.forbidden)
+		}
 	}
 }
 

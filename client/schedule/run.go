@@ -96,6 +96,11 @@ type PreviewRequest struct {
 	After time.Time
 	// Count is how many firings are shown: 1 to 100. 0 means 10.
 	Count int
+	// Queue, if it is set, has Name, Policy and Job checked as Put checks them for this queue. On a cluster
+	// with tokens that needs the scope admin for it.
+	Queue  string
+	Policy Policy
+	Job    Job
 }
 
 // A Preview shows when a schedule fires.
@@ -124,7 +129,7 @@ func timeOf(t *belfryv1.ScheduleTime) Time {
 
 // Preview says when a schedule would fire. It changes nothing, and needs no schedule.
 //
-// Errors: Reason("INVALID") names the field of the rule.
+// Errors: Reason("INVALID") or Reason("TOO_LARGE") names the field.
 func (c Client) Preview(ctx context.Context, p PreviewRequest) (Preview, error) {
 	spec, invalid := p.Spec.wire()
 	if invalid != nil {
@@ -133,6 +138,12 @@ func (c Client) Preview(ctx context.Context, p PreviewRequest) (Preview, error) 
 	req := &belfryv1.PreviewScheduleRequest{Spec: spec, Name: p.Name, After: values.Timestamp(p.After)}
 	if req.Count, invalid = wireCount("Count", p.Count); invalid != nil {
 		return Preview{}, c.service.Public(invalid)
+	}
+	if req.Queue = p.Queue; p.Queue != "" {
+		req.Policy = p.Policy.wire()
+		if req.Job, invalid = p.Job.wire(); invalid != nil {
+			return Preview{}, c.service.Public(invalid)
+		}
 	}
 	res, err := calls.Read(ctx, c.service, calls.Of(methods.PreviewSchedule, req))
 	if err != nil {

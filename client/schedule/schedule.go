@@ -26,7 +26,8 @@ import (
 
 // A Client makes the calls. Get one from Client.Schedules of package client. Any number of goroutines
 // may use it. On a cluster with tokens, Put, Delete, Pause and Resume need the scope admin for the
-// queue, Trigger and Backfill put, Get consume, and List view. Preview needs any token.
+// queue, Trigger and Backfill put, Get consume, and List view. Preview needs any token, or admin for its
+// queue.
 type Client struct {
 	service calls.Service[methods]
 }

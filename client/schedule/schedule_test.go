@@ -140,6 +140,8 @@ func TestCalls(t *testing.T) {
 	same(t, backfill, err, BackfillResult{Put: 2, Existing: 3, Rest: now, QueueFull: true})
 	next, err := c.Preview(ctx, PreviewRequest{Spec: daily, Name: "n", After: now, Count: 1})
 	same(t, next, err, preview("0 0 * * *"))
+	next, err = c.Preview(ctx, PreviewRequest{Spec: daily, Queue: "q", Job: Job{Key: "k"}})
+	same(t, next, err, preview("0 0 * * *"))
 	sent(t, fake,
 		&belfryv1.PutScheduleRequest{
 			Queue: "q", Name: "n", Spec: spec, IfVersion: 3, RequestId: "r1", Policy: &belfryv1.SchedulePolicy{
@@ -155,6 +157,11 @@ func TestCalls(t *testing.T) {
 			Queue: "q", Name: "n", From: timestamppb.New(now.Add(-time.Hour)), To: timestamppb.New(now), Max: 9, RequestId: "r6",
 		},
 		&belfryv1.PreviewScheduleRequest{Spec: spec, Name: "n", After: timestamppb.New(now), Count: 1},
+		&belfryv1.PreviewScheduleRequest{
+			Spec: spec, Queue: "q", Policy: &belfryv1.SchedulePolicy{
+				CatchUp: belfryv1.CatchUp_CATCH_UP_LATEST, Overlap: belfryv1.Overlap_OVERLAP_ALLOW,
+			}, Job: &belfryv1.PutRequest{Key: "k", Body: &belfryv1.PutRequest_Data{}},
+		},
 	)
 }
 

@@ -186,8 +186,8 @@ func policy(c *check.Request, in *belfryv1.SchedulePolicy) fsm.SchedulePolicy {
 // jobFields are the fields of a PutRequest that the jobs of a schedule may have.
 const jobFields = " ttr priority text data headers max_attempts retry_delays ttl key "
 
-// job checks and converts what the jobs of a schedule are.
-func job(c *check.Request, queue string, in *belfryv1.PutRequest) fsm.Put {
+// job checks and converts what the jobs of a schedule are. Their queue is checked elsewhere.
+func job(c *check.Request, in *belfryv1.PutRequest) fsm.Put {
 	in.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 		if !strings.Contains(jobFields, " "+string(field.Name())+" ") {
 			c.Fail(fault.Invalid("job."+field.JSONName(), "the jobs of a schedule have none of their own"))
@@ -207,8 +207,8 @@ func job(c *check.Request, queue string, in *belfryv1.PutRequest) fsm.Put {
 	if named == nil {
 		named = &belfryv1.PutRequest{}
 	}
-	named.Queue = queue
-	inner := c.Another()
+	named.Queue = "any"
+	inner := &check.Request{Limits: c.Limits, Now: c.Now}
 	inner.Put(named, &put)
 	if f := inner.Err; f != nil {
 		f.Field, f.Message = "job."+f.Field, "job."+f.Message

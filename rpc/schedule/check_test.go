@@ -178,7 +178,7 @@ func TestJobs(t *testing.T) {
 			"the limit is 1048576"},
 	} {
 		c := newRequest()
-		put := job(c, "q", tc.in)
+		put := job(c, tc.in)
 		expectFault(t, "a job", c, tc.field, tc.want)
 		if put.Queue != "" || put.ID != "" {
 			t.Errorf("%v: it has a queue or an id: %v", tc.in, put)

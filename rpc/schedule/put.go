@@ -28,12 +28,9 @@ func (s *Service) PutSchedule(ctx context.Context,
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	var rule *cron.Rule
 	p := problems{request: c}
 	p.part(func(c *check.Request) { checkName(c, "name", put.Name) })
-	p.part(func(c *check.Request) { put.Spec, rule = s.spec(c, req.GetSpec()) })
-	p.part(func(c *check.Request) { put.Policy = policy(c, req.GetPolicy()) })
-	p.part(func(c *check.Request) { put.Job = job(c, put.Queue, req.GetJob()) })
+	rule := s.content(&p, req, put)
 	if p.fail(); c.Err != nil {
 		return nil, c.Err
 	}
@@ -54,6 +51,30 @@ func (s *Service) PutSchedule(ctx context.Context,
 	}, nil
 }
 
+// definition is what the requests to put and to preview a schedule have in common.
+type definition interface {
+	GetSpec() *belfryv1.ScheduleSpec
+	GetPolicy() *belfryv1.SchedulePolicy
+	GetJob() *belfryv1.PutRequest
+}
+
+// content checks and converts the content of a schedule, and returns its rule.
+func (s *Service) content(p *problems, req definition, put *fsm.PutSchedule) (rule *cron.Rule) {
+	p.part(func(c *check.Request) { put.Spec, rule = s.spec(c, req.GetSpec()) })
+	p.part(func(c *check.Request) { put.Policy = policy(c, req.GetPolicy()) })
+	p.part(func(c *check.Request) { put.Job = job(c, req.GetJob()) })
+	return rule
+}
+
+// checkKey checks that the jobs of a schedule may have their key.
+func checkKey(put *fsm.PutSchedule, partitions uint32) *fault.Error {
+	if put.Job.Key == "" || partitions <= 1 {
+		return nil
+	}
+	return fault.Invalid("job.key", "the queue has %d partitions: a job with a key belongs to the partition of "+
+		"its key, and those of a schedule to that of its name; use a queue with one partition", partitions)
+}
+
 // reroutesMax is how often a PutSchedule is routed again: once if this node did not know the
 // partitions of the queue, and once more if the shard did not know them.
 const reroutesMax = 2
@@ -68,9 +89,8 @@ func (s *Service) propose(ctx context.Context, requestID string, put *fsm.PutSch
 		}
 		put.Partitions = s.router.Partitions(put.Queue)
 		put.Partition = node.PartitionOf(put.Name, int(put.Partitions))
-		if put.Job.Key != "" && put.Partitions > 1 {
-			return a, fault.Invalid("job.key", "the queue has %d partitions: a job with a key belongs to the partition of "+
-				"its key, and those of a schedule to that of its name; use a queue with one partition", put.Partitions)
+		if f := checkKey(put, put.Partitions); f != nil {
+			return a, f
 		}
 		a = s.router.Propose(ctx, s.router.Shard(put.Queue, put.Partition), requestID, put)
 		switch {
@@ -124,22 +144,32 @@ func times(ctx context.Context, name string, rule *cron.Rule, after time.Time,
 	return list
 }
 
-// PreviewSchedule implements belfryv1connect.ScheduleServiceHandler.
+// PreviewSchedule implements belfryv1connect.ScheduleServiceHandler. What it checks of a queue takes what
+// PutSchedule takes.
 func (s *Service) PreviewSchedule(ctx context.Context,
 	req *belfryv1.PreviewScheduleRequest) (*belfryv1.PreviewScheduleResponse, error) {
-	c := s.request(ctx, tokens.View)
+	var c *check.Request
+	if req.GetQueue() == "" {
+		c = s.request(ctx, tokens.View)
+	} else {
+		c = s.onQueue(ctx, tokens.Admin, req.GetQueue())
+		c.Queue("queue", req.GetQueue())
+	}
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	var spec fsm.ScheduleSpec
-	var rule *cron.Rule
 	var after fsm.Time
 	var count uint32
-	p := problems{request: c}
-	p.part(func(c *check.Request) { spec, rule = s.spec(c, req.GetSpec()) })
+	p, put := problems{request: c}, &fsm.PutSchedule{}
 	p.part(func(c *check.Request) {
-		if req.GetName() != "" {
+		if req.GetName() != "" || req.GetQueue() != "" {
 			checkName(c, "name", req.GetName())
+		}
+	})
+	rule := s.content(&p, req, put)
+	p.part(func(c *check.Request) {
+		if f := checkKey(put, s.router.Partitions(req.GetQueue())); f != nil {
+			c.Fail(f)
 		}
 	})
 	p.part(func(c *check.Request) { after = exactTime(c, "after", req.GetAfter()) })
@@ -147,7 +177,7 @@ func (s *Service) PreviewSchedule(ctx context.Context,
 	if p.fail(); c.Err != nil {
 		return nil, c.Err
 	}
-	calendar, err := s.calendars.Of(req.GetName(), &spec)
+	calendar, err := s.calendars.Of(req.GetName(), &put.Spec)
 	if err != nil {
 		return nil, specFault(err)
 	}

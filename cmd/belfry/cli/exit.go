@@ -152,14 +152,15 @@ func InvalidField(err error, field string) (text string, ok bool) {
 	return strings.TrimPrefix(f.Message, field+": "), true
 }
 
-// WrongField returns the field that err refuses as INVALID, and what it says of the field, without its
-// name. ok is false for any other error.
+// WrongField returns the field that err refuses as INVALID or TOO_LARGE, and what it says of the field,
+// without its name. ok is false for any other error.
 func WrongField(err error) (field, text string, ok bool) {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {
 		f, ok = fault.FromConnect(err)
 	}
-	if !ok || f.Reason != belfryv1.Reason_REASON_INVALID || f.Field == "" {
+	wrong := ok && (f.Reason == belfryv1.Reason_REASON_INVALID || f.Reason == belfryv1.Reason_REASON_TOO_LARGE)
+	if !wrong || f.Field == "" {
 		return "", "", false
 	}
 	return f.Field, strings.TrimPrefix(f.Message, f.Field+": "), true

@@ -2283,7 +2283,13 @@ type PreviewScheduleRequest struct {
 	// Only firings after it. Not set: the present.
 	After *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
 	// How many: 1 to 100, default 10.
-	Count         uint32 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	Count uint32 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	// If set, name, policy and job are checked as PutSchedule checks them for this queue. That says nothing of its room: it may be full.
+	Queue string `protobuf:"bytes,5,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Checked as in PutScheduleRequest. It has no effect on the answer.
+	Policy *SchedulePolicy `protobuf:"bytes,6,opt,name=policy,proto3" json:"policy,omitempty"`
+	// Checked as in PutScheduleRequest. It has no effect on the answer.
+	Job           *PutRequest `protobuf:"bytes,7,opt,name=job,proto3" json:"job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2344,6 +2350,27 @@ func (x *PreviewScheduleRequest) GetCount() uint32 {
 		return x.Count
 	}
 	return 0
+}
+
+func (x *PreviewScheduleRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *PreviewScheduleRequest) GetPolicy() *SchedulePolicy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+func (x *PreviewScheduleRequest) GetJob() *PutRequest {
+	if x != nil {
+		return x.Job
+	}
+	return nil
 }
 
 // PreviewScheduleResponse says when it would fire.
@@ -2592,12 +2619,15 @@ const file_belfry_v1_schedule_proto_rawDesc = "" +
 	"\x04rest\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04rest\x12\x1d\n" +
 	"\n" +
 	"queue_full\x18\x04 \x01(\bR\tqueueFull\x12,\n" +
-	"\awitness\x18\x05 \x01(\v2\x12.belfry.v1.WitnessR\awitness\"\xa1\x01\n" +
+	"\awitness\x18\x05 \x01(\v2\x12.belfry.v1.WitnessR\awitness\"\x93\x02\n" +
 	"\x16PreviewScheduleRequest\x12+\n" +
 	"\x04spec\x18\x01 \x01(\v2\x17.belfry.v1.ScheduleSpecR\x04spec\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x120\n" +
 	"\x05after\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05after\x12\x14\n" +
-	"\x05count\x18\x04 \x01(\rR\x05count\"\x95\x01\n" +
+	"\x05count\x18\x04 \x01(\rR\x05count\x12\x14\n" +
+	"\x05queue\x18\x05 \x01(\tR\x05queue\x121\n" +
+	"\x06policy\x18\x06 \x01(\v2\x19.belfry.v1.SchedulePolicyR\x06policy\x12'\n" +
+	"\x03job\x18\a \x01(\v2\x15.belfry.v1.PutRequestR\x03job\"\x95\x01\n" +
 	"\x17PreviewScheduleResponse\x12-\n" +
 	"\x05times\x18\x01 \x03(\v2\x17.belfry.v1.ScheduleTimeR\x05times\x12\x12\n" +
 	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x1a\n" +
@@ -2733,30 +2763,32 @@ var file_belfry_v1_schedule_proto_depIdxs = []int32{
 	33, // 44: belfry.v1.BackfillScheduleResponse.witness:type_name -> belfry.v1.Witness
 	4,  // 45: belfry.v1.PreviewScheduleRequest.spec:type_name -> belfry.v1.ScheduleSpec
 	31, // 46: belfry.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
-	10, // 47: belfry.v1.PreviewScheduleResponse.times:type_name -> belfry.v1.ScheduleTime
-	11, // 48: belfry.v1.ScheduleService.PutSchedule:input_type -> belfry.v1.PutScheduleRequest
-	13, // 49: belfry.v1.ScheduleService.GetSchedule:input_type -> belfry.v1.GetScheduleRequest
-	15, // 50: belfry.v1.ScheduleService.ListSchedules:input_type -> belfry.v1.ListSchedulesRequest
-	17, // 51: belfry.v1.ScheduleService.DeleteSchedule:input_type -> belfry.v1.DeleteScheduleRequest
-	19, // 52: belfry.v1.ScheduleService.PauseSchedules:input_type -> belfry.v1.PauseSchedulesRequest
-	21, // 53: belfry.v1.ScheduleService.ResumeSchedules:input_type -> belfry.v1.ResumeSchedulesRequest
-	23, // 54: belfry.v1.ScheduleService.TriggerSchedule:input_type -> belfry.v1.TriggerScheduleRequest
-	25, // 55: belfry.v1.ScheduleService.BackfillSchedule:input_type -> belfry.v1.BackfillScheduleRequest
-	27, // 56: belfry.v1.ScheduleService.PreviewSchedule:input_type -> belfry.v1.PreviewScheduleRequest
-	12, // 57: belfry.v1.ScheduleService.PutSchedule:output_type -> belfry.v1.PutScheduleResponse
-	14, // 58: belfry.v1.ScheduleService.GetSchedule:output_type -> belfry.v1.GetScheduleResponse
-	16, // 59: belfry.v1.ScheduleService.ListSchedules:output_type -> belfry.v1.ListSchedulesResponse
-	18, // 60: belfry.v1.ScheduleService.DeleteSchedule:output_type -> belfry.v1.DeleteScheduleResponse
-	20, // 61: belfry.v1.ScheduleService.PauseSchedules:output_type -> belfry.v1.PauseSchedulesResponse
-	22, // 62: belfry.v1.ScheduleService.ResumeSchedules:output_type -> belfry.v1.ResumeSchedulesResponse
-	24, // 63: belfry.v1.ScheduleService.TriggerSchedule:output_type -> belfry.v1.TriggerScheduleResponse
-	26, // 64: belfry.v1.ScheduleService.BackfillSchedule:output_type -> belfry.v1.BackfillScheduleResponse
-	28, // 65: belfry.v1.ScheduleService.PreviewSchedule:output_type -> belfry.v1.PreviewScheduleResponse
-	57, // [57:66] is the sub-list for method output_type
-	48, // [48:57] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	5,  // 47: belfry.v1.PreviewScheduleRequest.policy:type_name -> belfry.v1.SchedulePolicy
+	32, // 48: belfry.v1.PreviewScheduleRequest.job:type_name -> belfry.v1.PutRequest
+	10, // 49: belfry.v1.PreviewScheduleResponse.times:type_name -> belfry.v1.ScheduleTime
+	11, // 50: belfry.v1.ScheduleService.PutSchedule:input_type -> belfry.v1.PutScheduleRequest
+	13, // 51: belfry.v1.ScheduleService.GetSchedule:input_type -> belfry.v1.GetScheduleRequest
+	15, // 52: belfry.v1.ScheduleService.ListSchedules:input_type -> belfry.v1.ListSchedulesRequest
+	17, // 53: belfry.v1.ScheduleService.DeleteSchedule:input_type -> belfry.v1.DeleteScheduleRequest
+	19, // 54: belfry.v1.ScheduleService.PauseSchedules:input_type -> belfry.v1.PauseSchedulesRequest
+	21, // 55: belfry.v1.ScheduleService.ResumeSchedules:input_type -> belfry.v1.ResumeSchedulesRequest
+	23, // 56: belfry.v1.ScheduleService.TriggerSchedule:input_type -> belfry.v1.TriggerScheduleRequest
+	25, // 57: belfry.v1.ScheduleService.BackfillSchedule:input_type -> belfry.v1.BackfillScheduleRequest
+	27, // 58: belfry.v1.ScheduleService.PreviewSchedule:input_type -> belfry.v1.PreviewScheduleRequest
+	12, // 59: belfry.v1.ScheduleService.PutSchedule:output_type -> belfry.v1.PutScheduleResponse
+	14, // 60: belfry.v1.ScheduleService.GetSchedule:output_type -> belfry.v1.GetScheduleResponse
+	16, // 61: belfry.v1.ScheduleService.ListSchedules:output_type -> belfry.v1.ListSchedulesResponse
+	18, // 62: belfry.v1.ScheduleService.DeleteSchedule:output_type -> belfry.v1.DeleteScheduleResponse
+	20, // 63: belfry.v1.ScheduleService.PauseSchedules:output_type -> belfry.v1.PauseSchedulesResponse
+	22, // 64: belfry.v1.ScheduleService.ResumeSchedules:output_type -> belfry.v1.ResumeSchedulesResponse
+	24, // 65: belfry.v1.ScheduleService.TriggerSchedule:output_type -> belfry.v1.TriggerScheduleResponse
+	26, // 66: belfry.v1.ScheduleService.BackfillSchedule:output_type -> belfry.v1.BackfillScheduleResponse
+	28, // 67: belfry.v1.ScheduleService.PreviewSchedule:output_type -> belfry.v1.PreviewScheduleResponse
+	59, // [59:68] is the sub-list for method output_type
+	50, // [50:59] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_schedule_proto_init() }

@@ -28,7 +28,8 @@ func (a verbs) applyCommand() *cobra.Command {
 		Long: `
 Apply compares the schedules of files with those that are there, shows the difference, asks, and puts
 those that are new or differ. Without a terminal it needs --yes. With --prune it also deletes the
-schedules of the queues that the files name, or of the prefixes, that are not in the files.
+schedules of the queues that the files name, or of the prefixes, that are not in the files. What the
+server would refuse is named before anything is changed, for all schedules, also with --dry-run.
 
 A schedule that was changed since apply read it is left as it is and reported. What failed is named,
 and the others are done, also if the token may not change some queues. Only if no server or leader

@@ -373,6 +373,46 @@ func TestApplyNamesLines(t *testing.T) {
 		"belfry: old in q: "+file+":5: job.retryDelays[3]: too long\n")
 }
 
+// TestApplyChecksFirst: the server checks all of each schedule that is new or differs, also in a dry run, and
+// all bad ones are named at once. A token that may not change the queue has the rest checked.
+func TestApplyChecksFirst(t *testing.T) {
+	s, h, file := fixture(t)
+	var checked []*belfryv1.PreviewScheduleRequest
+	s.before = func(r proto.Message) error {
+		p, ok := r.(*belfryv1.PreviewScheduleRequest)
+		switch {
+		case !ok:
+			return nil
+		case p.Queue != "" && p.Name == "old":
+			return clitest.WireError(connect.CodePermissionDenied, "FORBIDDEN", "not for this queue")
+		}
+		checked = append(checked, p)
+		field := map[string]string{"new": "job.text", "old": "policy.window"}[p.Name]
+		return clitest.InvalidField(field, field+": it is bad")
+	}
+	want := clitest.Left(cli.CodeUsage, "",
+		"belfry: "+file+":4: job.text: it is bad\n"+file+":5: policy.window: it is bad\n")
+	outcome(t, h.Run("schedule", "apply", "-f", file, "--dry-run"), want)
+	outcome(t, h.Run("schedule", "apply", "-f", file, "--yes"), want)
+	slices.SortFunc(checked, func(a, b *belfryv1.PreviewScheduleRequest) int { return strings.Compare(a.Name, b.Name) })
+	body := &belfryv1.PutRequest_Text{Text: "x"}
+	sent := &belfryv1.PreviewScheduleRequest{
+		Queue: "q", Name: "new", Spec: &belfryv1.ScheduleSpec{Rule: &belfryv1.ScheduleSpec_Cron{Cron: "@daily"}},
+		Policy: &belfryv1.SchedulePolicy{}, Job: &belfryv1.PutRequest{Body: body}, Count: 1,
+	}
+	later := &belfryv1.PreviewScheduleRequest{
+		Name: "old", Spec: &belfryv1.ScheduleSpec{Rule: &belfryv1.ScheduleSpec_Every{Every: clitest.In(time.Hour)}},
+		Policy: sent.Policy, Job: &belfryv1.PutRequest{Body: body, Ttr: clitest.In(time.Minute)}, Count: 1,
+	}
+	if diff := cmp.Diff([]*belfryv1.PreviewScheduleRequest{sent, sent, later, later}, checked,
+		protocmp.Transform()); diff != "" {
+		t.Errorf("previews (-want +got):\n%s", diff)
+	}
+	if len(s.changes) > 0 {
+		t.Errorf("sent %v", s.changes)
+	}
+}
+
 // TestApplyWarns: what a rule may mean that was not intended is said before the question.
 func TestApplyWarns(t *testing.T) {
 	_, h, file := fixture(t)

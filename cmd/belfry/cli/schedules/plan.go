@@ -143,16 +143,32 @@ func (p planner) compare(ctx context.Context, e *entry) (c *change, wrong, err e
 			return c, nil, nil
 		}
 	}
-	err = p.Within(ctx, func(ctx context.Context) (err error) {
-		c.preview, err = p.conn.Schedules.PreviewSchedule(ctx, &belfryv1.PreviewScheduleRequest{
-			Spec: e.spec, Name: e.name, Count: 1,
-		})
-		return err
-	})
+	c.preview, err = p.preview(ctx, e)
 	if field, text, ok := cli.WrongField(err); ok {
 		return nil, fmt.Errorf("%s: %s: %s", e.place(field), field, text), nil
 	}
 	return c, nil, err
+}
+
+// preview asks when a schedule of a file will fire, and has the server check all of it. A token that may not
+// change the queue may still see the difference: then the server checks what depends on no queue.
+func (p planner) preview(ctx context.Context, e *entry) (response *belfryv1.PreviewScheduleResponse, err error) {
+	put := e.content().put(e.queue, e.name)
+	request := &belfryv1.PreviewScheduleRequest{
+		Queue: put.Queue, Name: put.Name, Spec: put.Spec, Policy: put.Policy, Job: put.Job, Count: 1,
+	}
+	if text := e.job.GetText(); text != "" { // an error names the field that the file has
+		request.Job.Body = &belfryv1.PutRequest_Text{Text: text}
+	}
+	err = p.Within(ctx, func(ctx context.Context) (err error) {
+		response, err = p.conn.Schedules.PreviewSchedule(ctx, request)
+		if cli.ReasonOf(err) == belfryv1.Reason_REASON_FORBIDDEN {
+			request.Queue = ""
+			response, err = p.conn.Schedules.PreviewSchedule(ctx, request)
+		}
+		return err
+	})
+	return response, err
 }
 
 // empty returns the scopes whose queues the files name without a schedule.

@@ -94,8 +94,9 @@ type ScheduleServiceClient interface {
 	// are due at once. A job that is there, or ended within the dedup window, is not put again, so a repeat is safe. It takes put.
 	// Errors: SCHEDULE_NOT_FOUND, QUEUE_NOT_FOUND, QUEUE_FULL, QUOTA, OVERLOADED, DISK_FULL, MEMORY_FULL.
 	BackfillSchedule(context.Context, *v1.BackfillScheduleRequest) (*v1.BackfillScheduleResponse, error)
-	// PreviewSchedule says when a schedule would fire. It changes nothing, and needs no schedule. Any token will do.
-	// Errors: INVALID.
+	// PreviewSchedule says when a schedule would fire, and whether PutSchedule would take its policy and its job. It changes nothing,
+	// and needs no schedule. Any token will do; with a queue it takes admin for that, as PutSchedule does.
+	// Errors: INVALID, TOO_LARGE.
 	PreviewSchedule(context.Context, *v1.PreviewScheduleRequest) (*v1.PreviewScheduleResponse, error)
 }
 
@@ -296,8 +297,9 @@ type ScheduleServiceHandler interface {
 	// are due at once. A job that is there, or ended within the dedup window, is not put again, so a repeat is safe. It takes put.
 	// Errors: SCHEDULE_NOT_FOUND, QUEUE_NOT_FOUND, QUEUE_FULL, QUOTA, OVERLOADED, DISK_FULL, MEMORY_FULL.
 	BackfillSchedule(context.Context, *v1.BackfillScheduleRequest) (*v1.BackfillScheduleResponse, error)
-	// PreviewSchedule says when a schedule would fire. It changes nothing, and needs no schedule. Any token will do.
-	// Errors: INVALID.
+	// PreviewSchedule says when a schedule would fire, and whether PutSchedule would take its policy and its job. It changes nothing,
+	// and needs no schedule. Any token will do; with a queue it takes admin for that, as PutSchedule does.
+	// Errors: INVALID, TOO_LARGE.
 	PreviewSchedule(context.Context, *v1.PreviewScheduleRequest) (*v1.PreviewScheduleResponse, error)
 }
 
