@@ -79,11 +79,11 @@ type PutResult struct {
 // repeat with the same definition changes nothing.
 //
 // To change a part of a schedule, change the definition that [Client.Get] returns, and put it with
-// [IfVersion]. What [Client.List] returns has no body.
+// [IfVersion]. What [Client.List] returns has no body, no headers and no key.
 //
 // Errors: ErrVersionChanged, with the schedule's version in the error; it is 0 if the schedule is not
-// there. Reason("INVALID") names the field. Reason("QUOTA") if the shard holds as many schedules as it
-// may.
+// there. ErrQueueFull if the schedule has more bytes than its queue has room for. Reason("INVALID") names
+// the field. Reason("QUOTA") if the shard holds as many schedules as it may.
 func (c Client) Put(ctx context.Context, queue, name string, d Definition, options ...PutOption) (PutResult, error) {
 	req := &belfryv1.PutScheduleRequest{Queue: queue, Name: name, Policy: d.Policy.wire()}
 	var invalid *failure.Error

@@ -67,8 +67,9 @@ type ScheduleServiceClient interface {
 	// PutSchedule creates a schedule, or gives it another content. The content that it has already changes nothing, so a repeat is
 	// safe. A queue that is not there comes into being, as with Put.
 	// It takes the scope admin for the queue: a schedule outlives the token that made it.
-	// Errors: INVALID, TOO_LARGE, VERSION_CHANGED, QUOTA, OVERLOADED, DISK_FULL, MEMORY_FULL, QUEUE_CHANGED, QUEUE_NOT_FOUND where
-	// the cluster's setting no_auto_create has puts make no queues.
+	// Errors: INVALID, TOO_LARGE, VERSION_CHANGED, QUEUE_FULL if the schedule has more bytes than the queue has room for, QUOTA,
+	// OVERLOADED, DISK_FULL, MEMORY_FULL, QUEUE_CHANGED, QUEUE_NOT_FOUND where the cluster's setting no_auto_create has puts make no
+	// queues.
 	PutSchedule(context.Context, *v1.PutScheduleRequest) (*v1.PutScheduleResponse, error)
 	// GetSchedule reads a schedule, with its counts and its last firings. It takes consume, as Get does: it shows what
 	// the jobs say.
@@ -270,8 +271,9 @@ type ScheduleServiceHandler interface {
 	// PutSchedule creates a schedule, or gives it another content. The content that it has already changes nothing, so a repeat is
 	// safe. A queue that is not there comes into being, as with Put.
 	// It takes the scope admin for the queue: a schedule outlives the token that made it.
-	// Errors: INVALID, TOO_LARGE, VERSION_CHANGED, QUOTA, OVERLOADED, DISK_FULL, MEMORY_FULL, QUEUE_CHANGED, QUEUE_NOT_FOUND where
-	// the cluster's setting no_auto_create has puts make no queues.
+	// Errors: INVALID, TOO_LARGE, VERSION_CHANGED, QUEUE_FULL if the schedule has more bytes than the queue has room for, QUOTA,
+	// OVERLOADED, DISK_FULL, MEMORY_FULL, QUEUE_CHANGED, QUEUE_NOT_FOUND where the cluster's setting no_auto_create has puts make no
+	// queues.
 	PutSchedule(context.Context, *v1.PutScheduleRequest) (*v1.PutScheduleResponse, error)
 	// GetSchedule reads a schedule, with its counts and its last firings. It takes consume, as Get does: it shows what
 	// the jobs say.
