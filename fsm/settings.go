@@ -66,8 +66,8 @@ type Settings struct {
 	DedupWindowSet bool
 	// DedupForever keeps ended ids without end; DedupWindow then does not count.
 	DedupForever bool
-	// MaxInFlight bounds reserved jobs, MaxJobs and MaxBytes held ones, PutsPerSecond new ones; 0
-	// means no limit.
+	// MaxInFlight bounds reserved jobs, MaxJobs held ones, MaxBytes those and schedules, PutsPerSecond new
+	// ones; 0 means no limit.
 	MaxInFlight   uint64
 	MaxJobs       uint64
 	MaxBytes      uint64

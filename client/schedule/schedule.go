@@ -96,8 +96,8 @@ func (c Client) Put(ctx context.Context, queue, name string, d Definition, optio
 	for _, o := range options {
 		o.applyPut(req)
 	}
-	// The shard knows a repeat by its content, which has the first firing. Time has passed since the
-	// first attempt, so a repeat may have another one, and be refused for that.
+	// A repeat may come to another node, which does not know the time zone and refuses what the first
+	// attempt has done.
 	res, err := change(ctx, c, &req.RequestId, calls.Of(methods.PutSchedule, req), failure.Invalid)
 	if err != nil {
 		return PutResult{}, err
@@ -151,7 +151,7 @@ func (c Client) Get(ctx context.Context, queue, name string) (Schedule, error) {
 const listedAtOnce = 1000
 
 // List reads the schedules of a queue whose names begin with prefix, ordered by name. Their jobs are
-// without body and headers, so do not put what it returns: [Client.Get] reads all of a schedule. The
+// without body, headers and key, so do not put what it returns: [Client.Get] reads all of a schedule. The
 // sequence ends after the first error. A queue that is not there has no schedules.
 func (c Client) List(ctx context.Context, queue, prefix string) iter.Seq2[Schedule, error] {
 	return func(yield func(Schedule, error) bool) {

@@ -110,7 +110,7 @@ func (v *visit) quotaForm(n *belfryv1.Namespace) g.Node {
 	}
 	return inputs.Large("namespace", markup.HiddenFields([]string{"name", n.Name}),
 		limit("Jobs", "maxJobs", n.MaxJobs, "in all its queues together"),
-		limit("Bytes", "maxBytes", n.MaxBytes, "of bodies, headers and chosen ids"),
+		limit("Bytes", "maxBytes", n.MaxBytes, "of bodies, headers, chosen ids and keys, and of schedules"),
 		limit("Reserved at one time", "maxInFlight", n.MaxInFlight, "jobs that consumers hold"),
 		limit("Puts per second", "putsPerSecond", n.PutsPerSecond, "at most 1000000000"),
 		h.P(h.Class("ends"), markup.Button("Set the quota")))

@@ -76,7 +76,8 @@ func Settings() []Setting {
 		limit("maxJobs", "Jobs", "in all states; 0 for no limit", (*belfryv1.QueueSettings).GetMaxJobs,
 			func(s *belfryv1.QueueSettings, n *uint32) { s.MaxJobs = n }),
 		{
-			Name: "maxBytes", Label: "Bytes", Help: "of bodies, headers and chosen ids; 0 for no limit", Limit: true,
+			Name: "maxBytes", Label: "Bytes", Limit: true,
+			Help: "of bodies, headers, chosen ids and keys, and of schedules; 0 for no limit",
 			Text: func(s *belfryv1.QueueSettings) string { return strconv.FormatUint(s.GetMaxBytes(), 10) },
 			read: func(field, text string, s *belfryv1.QueueSettings) error {
 				n, err := Count(field, text, math.MaxUint64)
