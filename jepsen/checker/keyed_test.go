@@ -34,6 +34,14 @@ func (s *story) keyed() {
 	s.wait(time.Second)
 	s.takes("follower", "keyed")
 	s.acks("follower")
+	s.bounces("bounce 4", belfryv1.OnExisting_ON_EXISTING_NEXT)
+	s.wait(time.Second)
+	s.takes("unwanted", "keyed")
+	s.bounces("bounce 5", belfryv1.OnExisting_ON_EXISTING_NEXT)
+	s.wait(time.Second)
+	for _, name := range []string{"cancel it", "cancel what follows"} {
+		s.one(name, s.cancel(&belfryv1.CancelRequest{Queue: "keyed", Id: "bounced", Force: true}, answered))
+	}
 }
 
 // bounces puts another content of one job, which may wait for half a second.

@@ -312,6 +312,9 @@ func (f *follower) contents(q *queue, e *lifecycle.Event) {
 	default:
 		return
 	}
+	if c != nil && e.Kind == lifecycle.Cancel {
+		c.becomes(e.Account) // a successor may be cancelled before anybody had it
+	}
 	if c == nil || c.job != e.Account {
 		return
 	}
@@ -329,11 +332,21 @@ func (c *content) follow() {
 	*c = content{put: c.next, version: c.nextVersion, due: c.nextDue, first: c.nextFirst}
 }
 
+// becomes has the content be that of a job of its name, if it may be: of a successor whose serial was
+// not known yet, also if the job before it ended without a call of its own.
+func (c *content) becomes(job *ledger.Job) {
+	switch {
+	case c.job == nil:
+		c.job = job
+	case c.job != job && c.next != nil:
+		c.follow()
+		c.job = job
+	}
+}
+
 // replaced judges a put that met a job of its id.
 func (f *follower) replaced(c *content, e *lifecycle.Event) {
-	if c.job == nil { // the successor is not known by its serial yet
-		c.job = e.Account
-	}
+	c.becomes(e.Account)
 	if c.job != e.Account {
 		c.follow() // its job ended without a call of its own
 		c.job = e.Account
@@ -365,13 +378,7 @@ func (f *follower) replaced(c *content, e *lifecycle.Event) {
 
 // delivered judges the content of a job that was handed out.
 func (f *follower) delivered(c *content, e *lifecycle.Event) {
-	switch {
-	case c.job == nil:
-		c.job = e.Account
-	case c.job != e.Account && c.next != nil:
-		c.follow() // its job ended without a call of its own
-		c.job = e.Account
-	case c.job != e.Account:
+	if c.becomes(e.Account); c.job != e.Account {
 		*c = content{job: e.Account} // it was put by a call that nobody knows of
 	}
 	if c.put == nil || !e.Heard {
