@@ -9,7 +9,7 @@ import (
 // command returns a command, the common ones more often.
 func (g *generator) command() fsm.Command {
 	switch n := g.r.IntN(100); {
-	case n < 30:
+	case n < 28:
 		return g.put()
 	case n < 35:
 		return g.scheduleCommand()
@@ -186,15 +186,22 @@ func (g *generator) keySettings() (s fsm.KeySettings) {
 // scheduleCommand returns a command about a schedule: in most cases a Fire that goes on from one.
 func (g *generator) scheduleCommand() fsm.Command {
 	queue, name := g.queue(), pick(g, "s1", "s2")
-	if list := g.m.Schedules(queue); len(list) > 0 && g.chance(60) {
-		return g.fire(pick(g, list...))
+	var held []fsm.Schedule
+	for _, q := range queueNames() {
+		held = append(held, g.m.Schedules(q)...)
+	}
+	if len(held) > 0 && g.chance(75) {
+		s := pick(g, held...)
+		if queue, name = s.Queue, s.Name; g.chance(60) {
+			return g.fire(s)
+		}
 	}
 	switch n := g.r.IntN(100); {
 	case n < 50:
 		return g.putSchedule(queue, name)
 	case n < 70:
 		return &fsm.DeleteSchedule{
-			Queue: queue, Name: name, CancelWaiting: g.chance(50), IfVersion: pick(g, 0, g.version(queue, name)),
+			Queue: queue, Name: name, CancelWaiting: g.chance(50), IfVersion: pick(g, 0, g.version(queue, name), g.version(queue, name)),
 		}
 	case n < 80:
 		return &fsm.PauseSchedules{
