@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -224,8 +225,8 @@ func TestAuditPage(t *testing.T) {
 }
 
 // dashboardForms has a form for each action of the dashboard, in an order in which all succeed after
-// putJobs.
-func dashboardForms() (order []string, forms map[string]url.Values) {
+// putJobs. version is that of the schedule.
+func dashboardForms(version string) (order []string, forms map[string]url.Values) {
 	job := url.Values{"queue": {"shop/orders"}, "id": {"order-1"}, "state": {"delayed"}, "due": {"2h"}}
 	queue := url.Values{"queue": {"shop/orders"}}
 	dead := url.Values{"queue": {"shop/mails"}, "id": {"mail-1"}}
@@ -233,7 +234,7 @@ func dashboardForms() (order []string, forms map[string]url.Values) {
 		"max": {"1"}}
 	chosen := url.Values{"queue": {"shop/mails"}, "state": {"dead"}, "jobs": {"mail-1"}, "act": {"redrive"}}
 	schedule := url.Values{"queue": {"shop/orders"}, "name": {"night"}, "names": {"night"}, "at": {"2026-01-01"},
-		"from": {"2026-01-01"}, "to": {"2026-01-02"}, "version": {"1"}, "confirm": {"night"}}
+		"from": {"2026-01-01"}, "to": {"2026-01-02"}, "version": {version}, "confirm": {"night"}}
 	key := url.Values{"queue": {"shop/orders"}, "key": {"k"}, "confirm": {"k"}}
 	return []string{"pause", "resume", "queue-settings", "put", "run-now", "reschedule", "cancel", "count", "act-all",
 			"act-chosen", "redrive", "purge", "pause-schedule", "resume-schedule", "pause-schedules", "resume-schedules",
@@ -279,6 +280,16 @@ func readFiles(t *testing.T, dir, suffix string) (all []string) {
 	return all
 }
 
+// scheduleVersion returns the version in an answer of put-schedule.
+func scheduleVersion(t *testing.T, answer string) string {
+	t.Helper()
+	var put struct{ Version string }
+	if err := json.Unmarshal([]byte(answer), &put); err != nil || put.Version == "" {
+		t.Fatalf("%s: %v", answer, err)
+	}
+	return put.Version
+}
+
 // browserForms are the forms that change only what the browser keeps.
 var browserForms = []string{"settings", "login", "logout"}
 
@@ -288,8 +299,8 @@ func TestDashboardActionsAreAudited(t *testing.T) {
 	s := serve(t, withDashboard)
 	s.node.Format = fsm.LatestFormat
 	s.putJobs()
-	s.call("put-schedule", `{"queue":"shop/orders","name":"night","spec":{"cron":"0 2 * * *"}}`)
-	order, forms := dashboardForms()
+	put := s.call("put-schedule", `{"queue":"shop/orders","name":"night","spec":{"cron":"0 2 * * *"}}`)
+	order, forms := dashboardForms(scheduleVersion(t, put))
 	for _, path := range s.server.handler.dashboard.Forms() {
 		if !slices.Contains(slices.Concat(order, actedForms, showForms, browserForms), path) {
 			t.Errorf("the action %s has no form in dashboardForms, which shows that it is audited", path)

@@ -32,11 +32,15 @@ type attacked struct {
 	tokens, cookies map[string]string
 	// task is the id of a task in bank/orders.
 	task string
+	// versions are those of the schedule night of each queue.
+	versions map[string]string
 }
 
 func newAttacked(t *testing.T) *attacked {
 	t.Helper()
-	a := &attacked{store: newTokenMemory(), tokens: map[string]string{}, cookies: map[string]string{}}
+	a := &attacked{
+		store: newTokenMemory(), tokens: map[string]string{}, cookies: map[string]string{}, versions: map[string]string{},
+	}
 	a.served = serve(t, withDashboard, func(cfg *Config) {
 		cfg.Authenticator, cfg.Catalog = a.store, a.store
 		cfg.Now = func() time.Time { return time.Now().Add(time.Duration(a.later.Load())) }
@@ -66,8 +70,8 @@ func newAttacked(t *testing.T) *attacked {
 	}
 	for _, queue := range []string{"shop/orders", "bank/orders"} {
 		call("put", fmt.Sprintf(`{"queue":%q,"id":"keyed","key":"k-%s","delay":"1h"}`, queue, secretText))
-		call("put-schedule", fmt.Sprintf(`{"queue":%q,"name":"night","spec":{"cron":"0 2 * * *"},"job":{"text":%q}}`, queue,
-			secretText))
+		put := fmt.Sprintf(`{"queue":%q,"name":"night","spec":{"cron":"0 2 * * *"},"job":{"text":%q}}`, queue, secretText)
+		a.versions[queue] = scheduleVersion(t, call("put-schedule", put))
 	}
 	call("put", `{"queue":"bank/orders","id":"held"}`)
 	got := a.send(http.MethodPost, "/v1/reserve", `{"queues":["bank/orders"],"ttr":"3600s"}`, "Content-Type",
@@ -193,7 +197,7 @@ func (a *attacked) attackForms(queue string) map[string]string {
 	view := strings.Split(a.tokens["view"], "_")[1]
 	waits, dies := []string{"id", "waits", "due", "2h", "state", "delayed"}, []string{"id", "dies"}
 	night := fields("name", "night", "names", "night", "at", "2026-01-01", "from", "2026-01-01", "to", "2026-01-03",
-		"version", "1", "confirm", "night")
+		"version", a.versions[queue], "confirm", "night")
 	key := fields("key", "k-"+secretText, "confirm", "k-"+secretText)
 	return map[string]string{
 		"pause-schedule": night, "resume-schedule": night, "pause-schedules": night, "resume-schedules": night,
@@ -306,7 +310,7 @@ func TestDashboardForgeries(t *testing.T) {
 			t.Errorf("%s from elsewhere: %d and the cookie %q", cross, got.status, got.header.Get("Set-Cookie"))
 		}
 	}
-	order, _ := dashboardForms()
+	order, _ := dashboardForms("1")
 	for _, action := range order {
 		for _, headers := range [][]string{{"Origin", "http://" + a.addr}, {"Sec-Fetch-Site", "same-origin"}} {
 			x := attempt{action, http.MethodPost, "/ui/" + action, a.cookies["root"],
