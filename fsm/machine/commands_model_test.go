@@ -201,7 +201,8 @@ func (g *generator) scheduleCommand() fsm.Command {
 		return g.putSchedule(queue, name)
 	case n < 70:
 		return &fsm.DeleteSchedule{
-			Queue: queue, Name: name, CancelWaiting: g.chance(50), IfVersion: pick(g, 0, g.version(queue, name), g.version(queue, name)),
+			Queue: queue, Name: name, CancelWaiting: g.chance(50),
+			IfVersion: pick(g, 0, g.version(queue, name), g.version(queue, name)),
 		}
 	case n < 80:
 		return &fsm.PauseSchedules{
