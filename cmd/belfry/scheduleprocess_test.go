@@ -96,5 +96,5 @@ func TestScheduleApply(t *testing.T) {
 	if err := os.WriteFile(bad, []byte(strings.ReplaceAll(appliedSchedules, "ttr: 90s", "ttr: 90h")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(cli.CodeUsage, "nightly/all in reports: "+bad+":18: job.ttr: ", "apply", "-f", bad, "--yes")
+	run(cli.CodeUsage, bad+":18: job.ttr: 90h is out of range", "apply", "-f", bad, "--yes")
 }
