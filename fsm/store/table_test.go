@@ -57,3 +57,20 @@ func TestTableGrowsAndShrinks(t *testing.T) {
 		t.Errorf("%d bytes are left of a table that was emptied, an empty one has %d", left, empty)
 	}
 }
+
+// TestEmptiedTableAllocatesNothing: a queue is filled and emptied again and again, and a table with it.
+func TestEmptiedTableAllocatesNothing(t *testing.T) {
+	table := newTable()
+	cycle := func() {
+		for index := uint32(1); index <= 100; index++ {
+			table.insert(digest.SerialKey(uint64(index)), index)
+		}
+		for index := uint32(1); index <= 100; index++ {
+			table.remove(digest.SerialKey(uint64(index)), index)
+		}
+	}
+	cycle()
+	if n := testing.AllocsPerRun(100, cycle); n > 0 {
+		t.Errorf("a table that is filled and emptied again allocates %v times", n)
+	}
+}
