@@ -50,7 +50,7 @@ func (e *MemoryError) Unwrap() error { return outcome.ErrMemoryFull }
 // SoftMemoryLimit returns the limit for the Go runtime in a process with the given limit. The rest
 // is for the program's own pages, thread stacks, and what the kernel keeps for the process's
 // connections and files.
-func SoftMemoryLimit(limit uint64) uint64 { return limit - limit/32 - min(24<<20, limit/4) }
+func SoftMemoryLimit(limit uint64) uint64 { return limit - limit/32 - min(28<<20, limit/4) }
 
 // MemoryMarks returns two marks. From full used bytes on, puts are refused. From critical held
 // bytes on, few jobs may be reserved at a time, too. Above full remains a fifth of the runtime's
