@@ -88,12 +88,15 @@ type Put struct {
 	Queue string
 	// Partition of Partitions is how the caller routed: partition 0 of 1 for an ordinary queue.
 	Partition, Partitions uint32
-	// ID is the client's; empty lets the machine generate one.
-	ID string
 	// Again lets the put in although an earlier job of that id has ended.
 	Again bool
 	// OnExisting says what happens if a job has the id already.
-	OnExisting OnExisting
+	OnExisting  OnExisting
+	Given       Given
+	Priority    int8
+	MaxAttempts uint32
+	// ID is the client's; empty lets the machine generate one.
+	ID string
 	// MaxWait, if not 0, bounds the due time of a job that OnExisting replaces: it is at most so long
 	// after the first put of the job.
 	MaxWait time.Duration
@@ -102,13 +105,10 @@ type Put struct {
 	// Key names the jobs that the queue's KeySettings hold together; empty means none.
 	Key string
 
-	Given       Given
 	Delay       time.Duration
 	DueAt       Time
 	TTR         time.Duration
 	TTL         time.Duration
-	Priority    int8
-	MaxAttempts uint32
 	RetryDelays []time.Duration
 	Headers     []Header
 	Body        []byte

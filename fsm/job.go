@@ -11,37 +11,38 @@ import (
 // memory: they are valid until the next Apply or Restore and must not be changed. LastError and the
 // names are always the reader's own.
 type Job struct {
-	Queue     string
+	// The small fields stand together, see TestJobIsSmall.
+
 	Partition uint32
-	Serial    uint64
-	// ID is the client's id, or the generated one if Generated.
-	ID        string
-	Generated bool
-	// Key is the one that the put named, empty if none.
-	Key      string
-	State    State
-	Priority int8
-	// Due is when the job is, was or last became ready; FirstDue is what its put answered.
-	Due, FirstDue, Created Time
+	// BodyBytes is the size of the body, also where the body is left out.
+	BodyBytes uint32
+	// Attempt is the running number of attempts that count; Fence and Until are of the last lease.
+	Attempt, MaxAttempts, Redrives uint32
+	State                          State
+	Priority                       int8
 	// Given says which of TTR, MaxAttempts, RetryDelays the put named. In a Reading the others have
 	// the value that applies instead: the queue's, else the default; elsewhere they are zero.
-	Given       Given
-	TTR         time.Duration
-	MaxAttempts uint32
-	RetryDelays []time.Duration
+	Given     Given
+	Generated bool
+	Queue     string
+	Serial    uint64
+	// ID is the client's id, or the generated one if Generated.
+	ID string
+	// Key is the one that the put named, empty if none.
+	Key string
+	// Due is when the job is, was or last became ready; FirstDue is what its put answered.
+	Due, FirstDue, Created Time
+	TTR                    time.Duration
+	RetryDelays            []time.Duration
 	// TTL is the time at which an unreserved job expires; 0 means never (none given, or cleared by a
 	// redrive).
 	TTL     Time
 	Headers []Header
 	Body    []byte
-	// BodyBytes is the size of the body, also where the body is left out.
-	BodyBytes uint32
-	// Attempt is the running number of attempts that count; Fence and Until are of the last lease.
-	Attempt   uint32
-	Fence     uint64
-	Until     Time
+	Fence   uint64
+	Until   Time
+	// LeaseTTR is the length of the last lease.
 	LeaseTTR  time.Duration
-	Redrives  uint32
 	LastError string
 	// Client holds the job since Leased. Both are zero unless the job is RESERVED, and if the lease
 	// was granted before format 3.
@@ -57,9 +58,14 @@ type Job struct {
 	Place uint64
 	// Next is the successor that a put stored for the end of this job, nil if there is none.
 	Next *Successor
-	// Ended is when the job ended; 0 of a held job. AttemptUnknown says that its end was remembered
-	// without its attempts.
-	Ended          Time
+	// End is that of a job that has ended, nil of a held one.
+	End *End
+}
+
+// End is what is remembered of the end of a job, besides its state and its attempts.
+type End struct {
+	At Time
+	// AttemptUnknown says that the end was remembered without the attempts.
 	AttemptUnknown bool
 }
 

@@ -192,7 +192,7 @@ func AppendReadingIn(dst []byte, format fsm.Format, v *fsm.Reading) []byte {
 	for i := range v.Jobs {
 		dst = appendJob(dst, &v.Jobs[i], queue)
 		if format >= 2 {
-			dst = appendFlag(binary.AppendUvarint(dst, Unsigned(v.Jobs[i].Ended)), v.Jobs[i].AttemptUnknown)
+			dst = appendEnd(dst, v.Jobs[i].End)
 		}
 		if format >= 3 {
 			dst = appendWork(dst, &v.Jobs[i])
@@ -248,7 +248,7 @@ func ParseReading(b []byte) (fsm.Reading, error) {
 	for i := range v.Jobs {
 		r.job(&v.Jobs[i], queue)
 		if format >= 2 {
-			v.Jobs[i].Ended, v.Jobs[i].AttemptUnknown = r.Time(), r.flag()
+			v.Jobs[i].End = r.end()
 		}
 		if format >= 3 {
 			r.work(&v.Jobs[i])
@@ -334,6 +334,22 @@ func appendJob(dst []byte, j *fsm.Job, queueBefore string) []byte {
 		return binary.AppendUvarint(dst, uint64(j.BodyBytes))
 	}
 	return append(binary.AppendUvarint(dst, uint64(len(j.Body))), j.Body...)
+}
+
+// appendEnd appends the end of a job. The time of nil is 0.
+func appendEnd(dst []byte, end *fsm.End) []byte {
+	if end == nil {
+		end = &fsm.End{}
+	}
+	return appendFlag(binary.AppendUvarint(dst, Unsigned(end.At)), end.AttemptUnknown)
+}
+
+func (r *Reader) end() *fsm.End {
+	at, unknown := r.Time(), r.flag()
+	if at == 0 {
+		return nil
+	}
+	return &fsm.End{At: at, AttemptUnknown: unknown}
 }
 
 // job reads a job. A generated id is made again from partition and serial.

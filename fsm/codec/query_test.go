@@ -18,7 +18,7 @@ import (
 func inFirstFormat(v fsm.Reading) fsm.Reading {
 	v.Jobs, v.Queues = slices.Clone(v.Jobs), slices.Clone(v.Queues)
 	for i := range v.Jobs {
-		v.Jobs[i].Ended, v.Jobs[i].AttemptUnknown = 0, false
+		v.Jobs[i].End = nil
 		v.Jobs[i].Client, v.Jobs[i].Leased, v.Jobs[i].Attempts = "", 0, nil
 	}
 	v = withoutKeys(v)

@@ -212,7 +212,8 @@ func EveryReading() fsm.Reading {
 			{Name: "traceparent", Value: "00-ab-cd-01"},
 		}, Body: []byte("close order 42"),
 		BodyBytes: 14, Attempt: 3, Fence: 70000, Until: 1_800_000_060_005_000_000, LeaseTTR: 2 * time.Minute, Redrives: 6,
-		LastError: "smtp 421", Died: 1_800_000_000_000_000_007, Ended: 1_800_000_000_000_000_010, AttemptUnknown: true,
+		LastError: "smtp 421", Died: 1_800_000_000_000_000_007,
+		End:    &fsm.End{At: 1_800_000_000_000_000_010, AttemptUnknown: true},
 		Client: "worker-1@10.0.0.7", Leased: 1_800_000_000_000_000_011, Attempts: EveryAttempt(),
 		Key: "customer-7", Version: 2, Place: 400, Next: EverySuccessor(),
 	}

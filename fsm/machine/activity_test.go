@@ -199,17 +199,17 @@ func TestAttemptsOfAnEndedJob(t *testing.T) {
 		}
 		return r.Jobs[0]
 	}
-	if j := ended(m, "twice"); j.State != fsm.Acked || j.Attempt != 2 || j.AttemptUnknown || j.Ended != start {
+	if j := ended(m, "twice"); j.State != fsm.Acked || j.Attempt != 2 || *j.End != (fsm.End{At: start}) {
 		t.Errorf("after a nack and an ack: %+v", j)
 	}
-	if j := ended(m, "never"); j.State != fsm.Cancelled || j.Attempt != 0 || j.AttemptUnknown {
+	if j := ended(m, "never"); j.State != fsm.Cancelled || j.Attempt != 0 || j.End.AttemptUnknown {
 		t.Errorf("cancelled before it was handed out: %+v", j)
 	}
 	restored, err := Restore(fsm.Config{}, bytes.NewReader(snapshotBytes(t, m)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if j := ended(restored, "twice"); j.State != fsm.Acked || !j.AttemptUnknown {
+	if j := ended(restored, "twice"); j.State != fsm.Acked || !j.End.AttemptUnknown {
 		t.Errorf("from a snapshot: %+v", j)
 	}
 	if r := m.Answer(&fsm.JobQuery{Queue: "q", ID: "twice"}, start); len(r.Jobs) != 0 {

@@ -42,8 +42,8 @@ func (m *Machine) endedJob(query *fsm.JobQuery, now fsm.Time) (fsm.Job, bool) {
 	attempts, known := m.store.Tomb(tombstone).Attempts()
 	return fsm.Job{
 		Queue: t.Queue, Partition: m.record(q).Partition, Serial: t.Serial, ID: t.ID, Key: t.Key, State: t.State,
-		Due: t.FirstDue, FirstDue: t.FirstDue, Ended: t.Ended,
-		Attempt: attempts, AttemptUnknown: !known,
+		Due: t.FirstDue, FirstDue: t.FirstDue, Attempt: attempts,
+		End: &fsm.End{At: t.Ended, AttemptUnknown: !known},
 	}, true
 }
 

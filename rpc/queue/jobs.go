@@ -199,9 +199,9 @@ func sumRedriven(out *belfryv1.RedriveResponse, answers []shardcall.Answer) erro
 
 // endText says how and when a job ended, and after how many attempts if that is known.
 func endText(job *fsm.Job) string {
-	text := fault.StateName(job.State) + " since " + timeText(job.Ended)
+	text := fault.StateName(job.State) + " since " + timeText(job.End.At)
 	switch {
-	case job.AttemptUnknown:
+	case job.End.AttemptUnknown:
 		return text
 	case job.Attempt == 1:
 		return text + ", after 1 attempt"

@@ -71,7 +71,7 @@ func PutVersion(r *fsm.Result) uint64 {
 
 // JobVersion returns the version that a job shows: none if it has ended.
 func JobVersion(job *fsm.Job) uint64 {
-	if job.Ended != 0 {
+	if job.End != nil {
 		return 0
 	}
 	return max(1, job.Version)

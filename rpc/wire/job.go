@@ -72,7 +72,7 @@ func (s *jobSlot) fill(job *fsm.Job) *belfryv1.Job {
 	out.Ttr, out.MaxAttempts, out.RetryDelays = &s.ttr, job.MaxAttempts, Durations(job.RetryDelays)
 	out.LastError, out.BodyBytes = job.LastError, job.BodyBytes
 	out.Key, out.Version = job.Key, JobVersion(job)
-	if job.Ended != 0 {
+	if job.End != nil {
 		s.fillEnded(job)
 	}
 	if job.State == fsm.Reserved {
@@ -94,9 +94,9 @@ func (s *jobSlot) fill(job *fsm.Job) *belfryv1.Job {
 // fillEnded sets the fields of a job that has ended, and clears the unknown ones.
 func (s *jobSlot) fillEnded(job *fsm.Job) {
 	out := &s.job
-	out.Ttr, out.EndedAt = nil, FloorTime(job.Ended)
-	if job.AttemptUnknown {
-		out.AttemptUnknown = &job.AttemptUnknown
+	out.Ttr, out.EndedAt = nil, FloorTime(job.End.At)
+	if job.End.AttemptUnknown {
+		out.AttemptUnknown = &job.End.AttemptUnknown
 	}
 }
 

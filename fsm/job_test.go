@@ -1,0 +1,14 @@
+package fsm
+
+import (
+	"testing"
+	"unsafe"
+)
+
+// TestJobIsSmall: the jobs of a Reserve of 100 fit into 32 KiB, the most that the runtime takes from
+// a processor's own memory. A larger slice costs several times as much.
+func TestJobIsSmall(t *testing.T) {
+	if size := unsafe.Sizeof(Job{}); 100*size > 32<<10 {
+		t.Errorf("a job has %d bytes", size)
+	}
+}
