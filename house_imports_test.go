@@ -787,7 +787,7 @@ var importTable = []importRow{
 		dir: "client/belfrytest",
 		may: []string{"client", "cluster", "cron", "cron/calendar", "fsm", "fsm/schedules", "node", "node/storage/disk",
 			"rpc", "rpc/backend/adapter"},
-		testMay:  []string{"client/admin"},
+		testMay:  []string{"client/admin", "client/schedule"},
 		external: []string{"github.com/prometheus/client_golang"},
 		reason:   "a server for the tests of users; imported by tests only",
 	},

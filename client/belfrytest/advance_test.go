@@ -11,6 +11,7 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/client/schedule"
 )
 
 // start is where the clocks of these tests stand at first.
@@ -294,4 +295,35 @@ func TestAdvancePanics(t *testing.T) {
 			server.Advance(try.by)
 		})
 	}
+}
+
+// TestSchedulesFireWhenTheClockIsAdvanced: of what a schedule missed in a jump, the latest is there
+// when Advance returns, or all if its policy says so.
+func TestSchedulesFireWhenTheClockIsAdvanced(t *testing.T) {
+	server := belfrytest.Start(t, belfrytest.StoppedAt(start()))
+	c := server.Client(t)
+	for queue, catchUp := range map[string]schedule.CatchUp{"latest": schedule.CatchUpLatest, "all": schedule.CatchUpAll} {
+		_, err := c.Schedules().Put(t.Context(), queue, "h", schedule.Definition{
+			Spec: schedule.Spec{Every: time.Hour}, Policy: schedule.Policy{CatchUp: catchUp},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	fired := func(queue string, want ...string) {
+		t.Helper()
+		jobs, ids := reserve(t, c, queue)
+		for _, job := range jobs {
+			if err := job.Ack(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		expect(t, queue, ids, want...)
+	}
+	server.Advance(time.Hour)
+	fired("latest", "cron:h@2030-01-02T04:00:00Z")
+	fired("all", "cron:h@2030-01-02T04:00:00Z")
+	server.Advance(3 * time.Hour)
+	fired("latest", "cron:h@2030-01-02T07:00:00Z")
+	fired("all", "cron:h@2030-01-02T05:00:00Z", "cron:h@2030-01-02T06:00:00Z", "cron:h@2030-01-02T07:00:00Z")
 }

@@ -64,6 +64,8 @@ type Scheduler struct {
 	cfg   Config
 	armed atomic.Int64 // the firing that Run waits for; 0 for none
 	wake  wakeup.Signal
+	// settle has what calls of Settle send; Run closes it when nothing is due.
+	settle chan chan struct{}
 
 	chains sync.WaitGroup // those that run
 	mu     sync.Mutex     // guards ended
@@ -97,7 +99,7 @@ type heldName struct{ queue, name string }
 
 // New returns the scheduler of a shard.
 func New(cfg Config) *Scheduler {
-	return &Scheduler{cfg: cfg, wake: wakeup.New(), busy: map[string]bool{}}
+	return &Scheduler{cfg: cfg, wake: wakeup.New(), settle: make(chan chan struct{}), busy: map[string]bool{}}
 }
 
 // Moved receives the time of the next firing, 0 for none, after each entry. The goroutine that applies
@@ -111,6 +113,21 @@ func (s *Scheduler) Moved(next fsm.Time) {
 	}
 }
 
+// Settle waits until Run has proposed all firings that have come by now, but for those that are held: a
+// queue is full, or a namespace waits for its quota.
+func (s *Scheduler) Settle(ctx context.Context) error {
+	settled := make(chan struct{})
+	for sent := s.settle; ; sent = nil {
+		select {
+		case sent <- settled:
+		case <-settled:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // Run proposes firings until ctx ends.
 func (s *Scheduler) Run(ctx context.Context) {
 	s.reset()
@@ -118,6 +135,7 @@ func (s *Scheduler) Run(ctx context.Context) {
 	defer s.chains.Wait()
 	timer := time.NewTimer(noFiring)
 	defer timer.Stop()
+	var settled chan struct{}
 	for {
 		wait := s.step(ctx)
 		if ctx.Err() != nil {
@@ -126,8 +144,13 @@ func (s *Scheduler) Run(ctx context.Context) {
 		if wait <= 0 {
 			continue
 		}
+		if settled != nil {
+			close(settled)
+			settled = nil
+		}
 		timer.Reset(wait)
 		select {
+		case settled = <-s.settle:
 		case <-timer.C:
 		case <-s.wake:
 		case <-ctx.Done():
