@@ -25,7 +25,7 @@ func durations(list ...time.Duration) (all []*durationpb.Duration) {
 func full() *belfryv1.Schedule {
 	priority, attempts := int32(3), uint32(5)
 	return &belfryv1.Schedule{
-		Queue: "reports", Name: "nightly", Version: 2, Spec: &belfryv1.ScheduleSpec{
+		Queue: "reports", Name: "nightly", Version: 1<<48 | 12345, Spec: &belfryv1.ScheduleSpec{
 			Rule: &belfryv1.ScheduleSpec_Cron{Cron: "30 2 * * *"}, TimeZone: "Europe/Berlin", Dst: belfryv1.DST_DST_ONCE,
 			Exclude: []string{"* * 24 12 *"}, Jitter: clitest.In(time.Minute), Start: clitest.At(-time.Hour),
 			End: clitest.At(time.Hour),
@@ -48,12 +48,12 @@ func full() *belfryv1.Schedule {
 	}
 }
 
-// TestShow shows a schedule with each of its fields.
+// TestShow shows a schedule with each of its fields. The version is as --if-version takes it.
 func TestShow(t *testing.T) {
 	h := newHarness(t, clitest.Always(&belfryv1.GetScheduleResponse{Schedule: full()}))
 	want := clitest.Left(0, `schedule       nightly
 queue          reports
-version        2
+version        281474976723001
 rule           30 2 * * * Europe/Berlin
 except         * * 24 12 *
 clock changes  once

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -117,7 +118,7 @@ func renderSchedule(w io.Writer, s *belfryv1.Schedule, now time.Time) {
 	render.Fields(w,
 		"schedule", s.Name,
 		"queue", s.Queue,
-		"version", render.Grouped(s.Version),
+		"version", strconv.FormatUint(s.Version, 10),
 		"rule", ruleOf(spec),
 		"except", strings.Join(spec.GetExclude(), "; "),
 		"clock changes", clockChanges,
