@@ -260,6 +260,33 @@ func TestDashboardScheduleActs(t *testing.T) {
 	s.refuses("trigger-schedule", trigger, http.StatusNotFound, "SCHEDULE_NOT_FOUND")
 }
 
+// TestDashboardSchedulesGone: a form about a schedule that was deleted meanwhile says so, and does not
+// claim that it was paused before.
+func TestDashboardSchedulesGone(t *testing.T) {
+	s := dashboardSchedules(t, nightRule)
+	for _, name := range []string{"first", "second"} {
+		s.call("put-schedule", fmt.Sprintf(`{"queue":"shop/reports","name":%q,"spec":{"every":"1h"}}`, name))
+	}
+	all := s.shows("/ui/schedules?queue=shop%2Freports").body
+	pause := s.filled(schedulePage, "pause-schedule")
+	s.call("delete-schedule", `{"queue":"shop/reports","name":"night/full"}`)
+	s.call("delete-schedule", `{"queue":"shop/reports","name":"first"}`)
+	for _, action := range []string{"pause-schedule", "resume-schedule"} {
+		if after := s.acts(action, pause); !strings.Contains(after.body, ">There is no such schedule any more.<") ||
+			!strings.Contains(after.body, ">second</a>") {
+			t.Errorf("%s: %s", action, after.body)
+		}
+	}
+	for button, want := range map[string][2]string{
+		"Pause the 3 schedules that are shown":  {"pause-schedules", ">1 schedules were paused. Deleted meanwhile: 2"},
+		"Resume the 3 schedules that are shown": {"resume-schedules", "resumed. Deleted meanwhile: 2 schedules.<"},
+	} {
+		if after := s.acts(want[0], ofForm(t, all, button)); !strings.Contains(after.body, want[1]) {
+			t.Errorf("%s: want %q in %s", want[0], want[1], after.body)
+		}
+	}
+}
+
 // TestDashboardBackfill: a page shows which jobs a backfill would put, and the form puts just these.
 func TestDashboardBackfill(t *testing.T) {
 	s := dashboardSchedules(t, nightRule)

@@ -31,6 +31,7 @@ func notices() map[string]string {
 		"resume-schedule":       "The schedule is no longer paused.",
 		"resume-schedule-again": "The schedule was not paused.",
 		"pause-schedules":       "schedules were paused.", "resume-schedules": "schedules were resumed.",
+		"schedule-gone":          "There is no such schedule any more.",
 		"trigger-schedule":       "The job is put. It is among the last firings.",
 		"trigger-schedule-again": "This job was put before. Nothing was changed.",
 		"delete-schedule":        "jobs were cancelled with the schedule, which is deleted.",
@@ -54,6 +55,9 @@ func Notice(q url.Values) string {
 	}
 	if n, err := strconv.ParseUint(q.Get("existing"), 10, 64); err == nil && n > 0 && sentence != "" {
 		sentence += " " + format.Grouped(n) + " were there, or had ended lately, and were not put again."
+	}
+	if n, err := strconv.Atoi(q.Get("missing")); err == nil && n > 0 && sentence != "" {
+		sentence += " Deleted meanwhile: " + format.Plural(n, "schedule") + "."
 	}
 	return sentence
 }

@@ -45,11 +45,19 @@ func (v *Visit) after(done string, more ...string) string {
 	return markup.Query("schedule", append(pairs, more...)...)
 }
 
+// gone returns the page that follows if the schedule of a form was deleted since the page had it.
+func (v *Visit) gone() string {
+	return markup.Query("schedules", "queue", v.In("queue"), "done", "schedule-gone")
+}
+
 // Pause pauses a schedule. It returns the page that follows, as do all acts.
 func (v *Visit) Pause(ctx context.Context) (string, error) {
 	res, err := v.API.PauseSchedules(ctx, &belfryv1.PauseSchedulesRequest{Queue: v.In("queue"),
 		Names: []string{v.In("name")}, Note: v.In("note"), RequestId: v.In("requestId")})
-	if res.GetChanged() == 0 {
+	switch {
+	case len(res.GetMissing()) > 0:
+		return v.gone(), explained(err)
+	case res.GetChanged() == 0:
 		return v.after("pause-schedule-again"), explained(err)
 	}
 	return v.after("pause-schedule"), explained(err)
@@ -59,30 +67,40 @@ func (v *Visit) Pause(ctx context.Context) (string, error) {
 func (v *Visit) Resume(ctx context.Context) (string, error) {
 	res, err := v.API.ResumeSchedules(ctx, &belfryv1.ResumeSchedulesRequest{Queue: v.In("queue"),
 		Names: []string{v.In("name")}, Note: v.In("note"), RequestId: v.In("requestId")})
-	if res.GetChanged() == 0 {
+	switch {
+	case len(res.GetMissing()) > 0:
+		return v.gone(), explained(err)
+	case res.GetChanged() == 0:
 		return v.after("resume-schedule-again"), explained(err)
 	}
 	return v.after("resume-schedule"), explained(err)
 }
 
-// listed returns the page of the schedules that a form acted on.
-func (v *Visit) listed(done string, changed uint32) string {
+// switched is the answer to a call that pauses or resumes schedules.
+type switched interface {
+	GetChanged() uint32
+	GetMissing() []string
+}
+
+// listed returns the page of the schedules that a form acted on. Its notice has how many were changed,
+// and how many were deleted since the page had them.
+func (v *Visit) listed(done string, res switched) string {
 	return markup.Query("schedules", "queue", v.In("queue"), "prefix", v.In("prefix"), "from", v.In("from"),
-		"done", done, "n", strconv.FormatUint(uint64(changed), 10))
+		"done", done, "n", strconv.FormatUint(uint64(res.GetChanged()), 10), "missing", strconv.Itoa(len(res.GetMissing())))
 }
 
 // PauseShown pauses the schedules that a page had.
 func (v *Visit) PauseShown(ctx context.Context) (string, error) {
 	res, err := v.API.PauseSchedules(ctx, &belfryv1.PauseSchedulesRequest{Queue: v.In("queue"),
 		Names: strings.Split(v.In("names"), ","), Note: v.In("note"), RequestId: v.In("requestId")})
-	return v.listed("pause-schedules", res.GetChanged()), explained(err)
+	return v.listed("pause-schedules", res), explained(err)
 }
 
 // ResumeShown ends the pause of the schedules that a page had.
 func (v *Visit) ResumeShown(ctx context.Context) (string, error) {
 	res, err := v.API.ResumeSchedules(ctx, &belfryv1.ResumeSchedulesRequest{Queue: v.In("queue"),
 		Names: strings.Split(v.In("names"), ","), RequestId: v.In("requestId")})
-	return v.listed("resume-schedules", res.GetChanged()), explained(err)
+	return v.listed("resume-schedules", res), explained(err)
 }
 
 // Trigger puts a job of a schedule. Its nominal time is that at which the page with the form was shown.
