@@ -48,7 +48,8 @@ type DeleteOption interface {
 }
 
 // IfVersion lets Put or Delete succeed only if the schedule has this version. 0 stands for any. A
-// schedule that was deleted and made again has other versions than the one before it.
+// schedule that was deleted and made again has other versions than the one before it; Schedule.Version
+// has the exceptions.
 type IfVersion uint64
 
 func (v IfVersion) applyPut(r *belfryv1.PutScheduleRequest)       { r.IfVersion = uint64(v) }

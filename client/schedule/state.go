@@ -13,7 +13,8 @@ type Schedule struct {
 	Queue, Name string
 	// Definition is its content. All choices are set, and Window is.
 	Definition
-	// Version grows with each other content. No schedule that had this queue and name before had it.
+	// Version grows with each other content. No schedule that had this queue and name before had it,
+	// unless a restore from a backup, or a recovery that loses changes, made the servers forget it.
 	Version uint64
 	// CreatedAt is when it was created, ChangedAt when it was last given another content.
 	CreatedAt, ChangedAt time.Time

@@ -791,7 +791,8 @@ type Schedule struct {
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	// The name, unique in the queue.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Grows with each other content. No schedule that had this queue and name before had it.
+	// Grows with each other content. No schedule that had this queue and name before had it, unless a restore from a backup, or a
+	// recovery that loses changes, made the servers forget it.
 	Version uint64 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
 	// When it fires.
 	Spec *ScheduleSpec `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
@@ -1747,7 +1748,7 @@ type PauseSchedulesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many changed.
 	Changed uint32 `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
-	// One for each shard of the queue that was asked.
+	// Of each shard of the queue that was asked: one, or several if many schedules or large ones were changed there.
 	Witnesses []*Witness `protobuf:"bytes,2,rep,name=witnesses,proto3" json:"witnesses,omitempty"`
 	// The names of the request that no schedule has: at most 1,000, in its order, each once. The others were dealt with.
 	Missing       []string `protobuf:"bytes,3,rep,name=missing,proto3" json:"missing,omitempty"`
@@ -1902,7 +1903,7 @@ type ResumeSchedulesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many changed.
 	Changed uint32 `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
-	// One for each shard of the queue that was asked.
+	// Of each shard of the queue that was asked: one, or several if many schedules or large ones were changed there.
 	Witnesses []*Witness `protobuf:"bytes,2,rep,name=witnesses,proto3" json:"witnesses,omitempty"`
 	// The names of the request that no schedule has: at most 1,000, in its order, each once. The others were dealt with.
 	Missing       []string `protobuf:"bytes,3,rep,name=missing,proto3" json:"missing,omitempty"`
