@@ -85,12 +85,12 @@ type Schedule struct {
 	// Created and Changed are when it was first put and last given another content.
 	Created, Changed Time
 	// Next is the nominal time of the next firing, 0 if there is none. With Replan it is not one of
-	// the Spec: the leader finds the first one after it.
+	// the Spec: the leader finds the first one from it on.
 	Next   Time
 	Replan bool
 	// Pending says that Next had come when the rule was changed: it is a time of an earlier rule and
 	// fires nevertheless. Then is the first nominal time of the rule, 0 if there is none or without
-	// Pending.
+	// Pending. With Pending, Replan is about Then.
 	Pending bool
 	Then    Time
 	// ZoneData is the version of the time-zone data that Next was found with; with Pending, Then was.

@@ -108,7 +108,10 @@ func (m *Model) giveContent(s *fsm.Schedule, c *fsm.PutSchedule) {
 	came := func(t fsm.Time) bool { return m.passed(t) || !wrong && t <= c.NextAfter }
 	switch {
 	case ruleStays && s.Next != 0:
-	case s.Next != 0 && came(s.Next) && !s.Replan:
+	case s.Next != 0 && came(s.Next) && (s.Pending || !s.Replan):
+		if s.Replan { // Then is no time of a rule
+			s.Then = 0
+		}
 		if s.Then > s.Next && m.passed(s.Then) {
 			s.Counts.Missed++
 			recall(s, fsm.Firing{Result: fsm.Missed, Nominal: s.Next, At: m.Clock, Count: 1})
@@ -117,8 +120,8 @@ func (m *Model) giveContent(s *fsm.Schedule, c *fsm.PutSchedule) {
 		if s.Then <= s.Next || !came(s.Then) {
 			s.Then = c.Next
 		}
-		if wrong {
-			s.Then = s.Next
+		if s.Replan = wrong; wrong {
+			s.Then = m.Clock + 1
 		}
 		s.RuleVersion, s.Pending, s.ZoneData = s.Version, true, c.ZoneData
 	default:
@@ -232,7 +235,11 @@ func (m *Model) fire(c *fsm.Fire) fsm.Result {
 	}
 	s.Last = max(s.Last, c.LastMissed, c.Put)
 	if s.Pending {
-		goOnAt(s, s.Then, s.ZoneData)
+		then, looks := s.Then, s.Replan
+		goOnAt(s, then, s.ZoneData)
+		if looks {
+			s.Next, s.Replan = max(s.Last, then), true
+		}
 	} else {
 		goOnAt(s, c.Next, c.ZoneData)
 	}

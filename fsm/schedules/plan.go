@@ -51,7 +51,7 @@ func Plan(s *fsm.Schedule, now fsm.Time, calendar Calendar, most int) (plan []*f
 // pending returns the command that deals with the pending firing of a schedule.
 func pending(s *fsm.Schedule, now fsm.Time, calendar Calendar) *fsm.Fire {
 	f := fire(s, s.Next, calendar, 0)
-	if s.Then > s.Next {
+	if s.Then > s.Next && !s.Replan {
 		f.Next = s.Then
 	}
 	last := f.Next == 0 || f.Next > now

@@ -38,10 +38,14 @@ func MoveOn(s *fsm.Schedule, c *fsm.Fire, clock fsm.Time) {
 		remember(s, fsm.Firing{Result: fsm.Missed, Nominal: c.LastMissed, At: clock, Count: c.Missed})
 	}
 	s.Last = max(s.Last, c.LastMissed, c.Put)
-	if s.Pending { // what c has was found by an earlier rule, or before the newest change
-		setNext(s, s.Then, s.ZoneData)
-	} else {
+	if !s.Pending {
 		setNext(s, c.Next, c.ZoneData)
+		return
+	}
+	// What c has was found by an earlier rule, or before the newest change.
+	then, replan := s.Then, s.Replan
+	if setNext(s, then, s.ZoneData); replan {
+		findFrom(s, then)
 	}
 }
 
@@ -50,9 +54,13 @@ func setNext(s *fsm.Schedule, next fsm.Time, zoneData string) {
 	s.Next, s.Replan, s.ZoneData = next, false, zoneData
 	s.Pending, s.Then = false, 0
 	if next != 0 && next <= s.Last {
-		s.Next, s.Replan = max(s.Last, 1), true
+		findFrom(s, 1)
 	}
 }
+
+// findFrom has the leader find the next firing: the first one from a time on, which is also after the
+// last one.
+func findFrom(s *fsm.Schedule, from fsm.Time) { s.Next, s.Replan = max(s.Last, from), true }
 
 // Count counts a firing that was put, skipped or backfilled at the clock. The last one of a schedule
 // that has a MaxFires ends it.
@@ -107,25 +115,25 @@ func changeRule(s *fsm.Schedule, c *fsm.PutSchedule, clock fsm.Time) {
 	if wrong {
 		come = clock
 	}
-	if s.Next == 0 || s.Next > come || s.Replan {
+	if s.Next == 0 || s.Next > come || s.Replan && !s.Pending {
 		if setNext(s, c.Next, c.ZoneData); wrong {
-			s.Next, s.Replan = max(s.Last, clock+1), true
+			findFrom(s, clock+1)
 		}
 		return
 	}
 	then := s.Then
 	switch {
-	case then > s.Next && then <= clock:
+	case s.Replan || then <= s.Next || then > come:
+		then = c.Next
+	case then <= clock:
 		s.Last = s.Next
 		Count(s, fsm.Missed, s.Next, clock)
 		s.Next, then = then, c.Next
-	case then <= s.Next || then > come:
-		then = c.Next
 	}
 	if wrong {
-		then = s.Next // which is past when it has fired, so that the leader looks
+		then = clock + 1
 	}
-	s.Pending, s.Then, s.ZoneData = true, then, c.ZoneData
+	s.Pending, s.Then, s.Replan, s.ZoneData = true, then, wrong, c.ZoneData
 }
 
 // Overlaps reports whether the policy of a schedule forbids a firing beside earlier jobs in these

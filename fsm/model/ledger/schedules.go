@@ -152,18 +152,21 @@ func (b *Shard) changeRule(s *schedule, c *fsm.PutSchedule) {
 		now = max(now, c.NextAfter)
 	}
 	s.rule = s.version
-	if s.next != 0 && s.next <= now && !s.replan { // it is to fire by now, and is not dropped
+	if s.next != 0 && s.next <= now && (s.pending || !s.replan) { // it is to fire by now, and is not dropped
+		if s.replan {
+			s.then = 0 // it was no time of a rule
+		}
 		if s.pending && s.then > s.next && s.then <= b.clock {
 			b.count("nominal times missed", 1)
 			s.last, s.next = s.next, s.then
 		}
 		switch {
 		case looks:
-			then = s.next
+			then = b.clock + 1
 		case s.pending && s.then > s.next && s.then <= now: // it is about to come
 			then = s.then
 		}
-		s.pending, s.then, s.zone = true, then, c.ZoneData
+		s.pending, s.then, s.replan, s.zone = true, then, looks, c.ZoneData
 		return
 	}
 	if s.goOn(then, c.ZoneData); looks {
@@ -290,7 +293,10 @@ func (b *Shard) fire(c *fsm.Fire, r *fsm.Result) {
 	b.putFired(q, s, c, r)
 	s.last = max(s.last, c.LastMissed, c.Put)
 	if s.pending {
-		s.goOn(s.then, s.zone)
+		then, looks := s.then, s.replan
+		if s.goOn(then, s.zone); looks {
+			s.next, s.replan = max(s.last, then), true
+		}
 	} else {
 		s.goOn(c.Next, c.ZoneData)
 	}
