@@ -166,7 +166,7 @@ type Firing struct {
 // PutSchedule creates a schedule, or gives it another content. The same content changes nothing. A
 // firing that has come, by the shard's clock or by NextAfter, and was not dealt with stays pending, and so
 // do all while the rule is the same.
-// Results: Created, Replaced, Serial, Version, Due (the next firing, 0 for none). Codes: QueueChanged, Quota,
+// Results: Created, Replaced, Serial, Version, Due (Next of the schedule). Codes: QueueChanged, Quota,
 // VersionChanged; QueueFull if the schedule would grow beyond the bytes of its queue (ScheduleBytes).
 type PutSchedule struct {
 	Queue                 string

@@ -248,7 +248,7 @@ func ParseReading(b []byte) (fsm.Reading, error) {
 	for i := range v.Jobs {
 		r.job(&v.Jobs[i], queue)
 		if format >= 2 {
-			v.Jobs[i].End = r.end()
+			v.Jobs[i].End = r.end(v.Jobs[i].State)
 		}
 		if format >= 3 {
 			r.work(&v.Jobs[i])
@@ -344,12 +344,12 @@ func appendEnd(dst []byte, end *fsm.End) []byte {
 	return appendFlag(binary.AppendUvarint(dst, Unsigned(end.At)), end.AttemptUnknown)
 }
 
-func (r *Reader) end() *fsm.End {
-	at, unknown := r.Time(), r.flag()
-	if at == 0 {
+func (r *Reader) end(state fsm.State) *fsm.End {
+	end := fsm.End{At: r.Time(), AttemptUnknown: r.flag()}
+	if state <= fsm.Dead && end == (fsm.End{}) { // no state of a job that has ended
 		return nil
 	}
-	return &fsm.End{At: at, AttemptUnknown: unknown}
+	return &end
 }
 
 // job reads a job. A generated id is made again from partition and serial.

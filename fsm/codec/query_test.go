@@ -387,3 +387,17 @@ func FuzzParseResults(f *testing.F) {
 		}
 	})
 }
+
+// TestEndIsOfTheState: a job that ended at the time 0 comes back as one that has ended.
+func TestEndIsOfTheState(t *testing.T) {
+	for state := fsm.Delayed; state <= fsm.Expired; state++ {
+		v := fsm.Reading{Kind: fsm.KindJobQuery, Jobs: []fsm.Job{{State: state}}}
+		if !state.Held() {
+			v.Jobs[0].End = &fsm.End{}
+		}
+		got, err := ParseReading(AppendReading(nil, &v))
+		if err != nil || (got.Jobs[0].End == nil) != state.Held() {
+			t.Errorf("state %d: %+v, %v", state, got.Jobs, err)
+		}
+	}
+}

@@ -213,6 +213,17 @@ func (m *Machine) FiringBytes(queue, name string) uint64 {
 	return 0
 }
 
+// RunJobs returns how many jobs one RunSchedule of a schedule puts at most; 0 if it is unknown.
+func (m *Machine) RunJobs(queue, name string) uint64 {
+	if q := m.queues.byName[queue]; q != nil {
+		if index := q.schedules.Find(name); index != 0 {
+			s := q.schedules.Get(index)
+			return fsm.RunJobs(&s.Job)
+		}
+	}
+	return 0
+}
+
 // ScheduleBytes returns what a schedule adds to the bytes of its queue; 0 for no schedule.
 func (m *Machine) ScheduleBytes(queue, name string) uint64 {
 	if q := m.queues.byName[queue]; q != nil {

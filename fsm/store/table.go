@@ -156,11 +156,10 @@ func (t *table) merge() {
 	if t.buckets == t.mask>>1+1 {
 		t.mask >>= 1
 	}
-	last := t.buckets - 1
-	old := t.bucketAt(last)
 	t.buckets--
-	t.move(old)
-	if last%bucketsPerPage == 0 {
+	t.move(t.bucketAt(t.buckets))
+	if t.buckets%bucketsPerPage == 0 {
+		t.pages[len(t.pages)-1] = nil // or the array keeps it
 		t.pages = t.pages[:len(t.pages)-1]
 	}
 }

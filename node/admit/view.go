@@ -29,6 +29,7 @@ func (v View) FiringBytes(req *fsm.Request) (n uint64) {
 type firing struct {
 	queue string
 	names []string
+	runs  bool // it is a RunSchedule, which ends after some bytes of jobs
 	jobs  uint64
 	bytes uint64 // of the jobs, or of the schedules if there are none
 }
@@ -44,7 +45,7 @@ func (v View) firings(req *fsm.Request) (all []firing) {
 			}
 			all = append(all, f)
 		case *fsm.RunSchedule:
-			all = append(all, firing{queue: c.Queue, names: []string{c.Name}, jobs: min(uint64(len(c.Times)), fsm.RunMax)})
+			all = append(all, firing{queue: c.Queue, names: []string{c.Name}, runs: true, jobs: uint64(len(c.Times))})
 		case *fsm.PauseSchedules:
 			all = append(all, firing{queue: c.Queue, names: c.Names})
 		}
@@ -55,6 +56,9 @@ func (v View) firings(req *fsm.Request) (all []firing) {
 	v(func(m *machine.Machine, _ fsm.Time) {
 		for i := range all {
 			f := &all[i]
+			if f.runs {
+				f.jobs = min(f.jobs, m.RunJobs(f.queue, f.names[0]))
+			}
 			for _, name := range f.names {
 				each := max(1, m.FiringBytes(f.queue, name))
 				f.bytes = min(f.bytes+max(1, f.jobs)*each, max(fsm.FiringsBytesMax, each))
