@@ -305,9 +305,9 @@ func (s *shard) dueSchedules(query *schedules.DueQuery) (due schedules.Due) {
 	return due
 }
 
-// proposeFirings carries out a request of the scheduler. It calls waits before it waits for quota.
-func (s *shard) proposeFirings(ctx context.Context, req *fsm.Request, waits func()) ([]fsm.Result, error) {
-	reply, err := s.calls.DoNoting(ctx, req, waits)
+// proposeFirings carries out a request of the scheduler. It calls beforeWait before it waits for quota.
+func (s *shard) proposeFirings(ctx context.Context, req *fsm.Request, beforeWait func()) ([]fsm.Result, error) {
+	reply, err := s.calls.DoWith(ctx, req, beforeWait)
 	return reply.Results, err
 }
 

@@ -395,7 +395,7 @@ func TestEndIsOfTheState(t *testing.T) {
 		if !state.Held() {
 			v.Jobs[0].End = &fsm.End{}
 		}
-		got, err := ParseReading(AppendReading(nil, &v))
+		got, err := ParseReading(AppendReadingIn(nil, 2, &v))
 		if err != nil || (got.Jobs[0].End == nil) != state.Held() {
 			t.Errorf("state %d: %+v, %v", state, got.Jobs, err)
 		}

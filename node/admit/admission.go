@@ -66,9 +66,9 @@ type Admitted struct {
 	Refused []fsm.Result
 }
 
-// Admit decides on a request. It may wait up to QuotaWait for quota, and calls waits before, if it is not
-// nil.
-func (a *Admission) Admit(ctx context.Context, req *fsm.Request, waits func()) (Admitted, error) {
+// Admit decides on a request. It may wait up to QuotaWait for quota, and calls beforeWait, if it is not
+// nil, before.
+func (a *Admission) Admit(ctx context.Context, req *fsm.Request, beforeWait func()) (Admitted, error) {
 	if err := a.Check(req); err != nil {
 		return Admitted{}, err
 	}
@@ -79,7 +79,7 @@ func (a *Admission) Admit(ctx context.Context, req *fsm.Request, waits func()) (
 	if err != nil && !a.cfg.View.knows(req) { // a repeat takes no further lease
 		return Admitted{}, err
 	}
-	reservation, err := a.Quotas.reserve(ctx, bounded, waits)
+	reservation, err := a.Quotas.reserve(ctx, bounded, beforeWait)
 	return Admitted{Request: bounded, Reservation: reservation}, err
 }
 

@@ -73,9 +73,9 @@ func (q *Quotas) demand(req *fsm.Request) (all map[string]Amounts) {
 
 // reserve reserves the quota that a request needs. If any quota is left, the whole request is
 // admitted, so the use exceeds the quota by less than one request. If it may still grow, or
-// time alone helps, reserve calls waits, if it is not nil, and waits for up to QuotaWait. The caller must
-// release the reservation once.
-func (q *Quotas) reserve(ctx context.Context, req *fsm.Request, waits func()) (*Reservation, error) {
+// time alone helps, reserve calls beforeWait, if it is not nil, and waits for up to QuotaWait. The
+// caller must release the reservation once.
+func (q *Quotas) reserve(ctx context.Context, req *fsm.Request, beforeWait func()) (*Reservation, error) {
 	if !q.limitsAny() {
 		return nil, nil
 	}
@@ -89,8 +89,8 @@ func (q *Quotas) reserve(ctx context.Context, req *fsm.Request, waits func()) (*
 		return t, q.withLeaderHint(refused)
 	}
 	defer q.removeWaiter(&w)
-	if waits != nil {
-		waits()
+	if beforeWait != nil {
+		beforeWait()
 	}
 	timeout, refill := time.NewTimer(QuotaWait), time.NewTimer(2*QuotaWait) // refill is set below
 	defer timeout.Stop()

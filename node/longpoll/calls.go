@@ -131,16 +131,16 @@ func (cs *Calls) Recall(q *fsm.RecallQuery, read func() (fsm.Reading, propose.Wi
 // when the request was not logged, else ErrUnknownOutcome. The caller must not change the request
 // during the call; after an unknown outcome, never.
 func (cs *Calls) Do(ctx context.Context, req *fsm.Request) (propose.Reply, error) {
-	return cs.DoNoting(ctx, req, nil)
+	return cs.DoWith(ctx, req, nil)
 }
 
-// DoNoting is Do. It calls waits before it waits for the quota of a namespace.
-func (cs *Calls) DoNoting(ctx context.Context, req *fsm.Request, waits func()) (propose.Reply, error) {
+// DoWith is Do. It calls beforeWait, if it is not nil, before it waits for the quota of a namespace.
+func (cs *Calls) DoWith(ctx context.Context, req *fsm.Request, beforeWait func()) (propose.Reply, error) {
 	if err := admit.CheckFormat(req, cs.cfg.Format()); err != nil {
 		cs.cfg.Failed(err, 1)
 		return propose.Reply{}, err
 	}
-	a, err := cs.cfg.Admission.Admit(ctx, req, waits)
+	a, err := cs.cfg.Admission.Admit(ctx, req, beforeWait)
 	if err != nil {
 		cs.cfg.Failed(err, 1)
 		return propose.Reply{}, err

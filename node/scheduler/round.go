@@ -29,24 +29,28 @@ type budget struct {
 // admits reports whether any firing of a schedule fits at time now: what is too late needs no room, and a
 // job that is smaller than all before may fit where they do not.
 func (b *budget) admits(v *fsm.Schedule, bytes uint64, now fsm.Time) bool {
-	if b.jobs == 0 && bytes < b.smallest {
-		b.jobs = 1
-	}
-	return b.jobs > 0 || v.Next < now-fsm.Time(schedules.Window(v))
+	return b.jobs > 0 || bytes < b.smallest || v.Next < now-fsm.Time(schedules.Window(v))
 }
 
-// take returns the commands of a plan before the first one that puts a job for which no room is left.
-func (b *budget) take(plan []*fsm.Fire, bytes uint64) []*fsm.Fire {
-	for i, f := range plan {
-		switch {
-		case f.Put == 0:
-		case b.jobs == 0:
-			return plan[:i]
-		default:
-			b.jobs, b.smallest = b.jobs-1, min(b.smallest, bytes)
+// take returns the commands of a plan before the first job for which no room is left. What was missed
+// before a job has a command of its own, so that it counts also if the job does not fit.
+func (b *budget) take(plan []*fsm.Fire, bytes uint64) (taken []*fsm.Fire) {
+	for _, f := range plan {
+		if f.Missed > 0 && f.Put != 0 {
+			missed, rest := *f, *f
+			missed.Put, missed.Due, missed.Next = 0, 0, f.Put
+			rest.Nominal, rest.Missed, rest.LastMissed = f.Put, 0, 0
+			taken, f = append(taken, &missed), &rest
 		}
+		if f.Put != 0 {
+			if b.jobs == 0 && bytes >= b.smallest {
+				return taken
+			}
+			b.jobs, b.smallest = max(0, b.jobs-1), min(b.smallest, bytes)
+		}
+		taken = append(taken, f)
 	}
-	return plan
+	return taken
 }
 
 // chain has the requests of one namespace, whose quota may refuse them. They follow each other, since the
@@ -55,17 +59,19 @@ type chain struct {
 	namespace string
 	requests  []*fsm.Request
 	left      uint64 // bytes that the last request may still copy
-	// full are the queues that were full, and refused the schedules for which they were. smaller are those
-	// of them that had room for a smaller job. failed are the queues of the request that could not be
-	// proposed, limited those that had a budget.
-	full, smaller, failed, limited map[string]bool
-	refused                        map[heldName]bool
+	// fitted are the queues that took a job. full are those that were full, and refused the schedules for
+	// which they were. smaller are those of them that had room for a smaller job. failed are the queues of
+	// the request that could not be proposed.
+	fitted, full, smaller, failed map[string]bool
+	refused                       map[heldName]bool
+	// beside says that the chain waited for quota, and went on beside the next rounds.
+	beside bool
 }
 
 func newChain(namespace string) *chain {
 	return &chain{
-		namespace: namespace, full: map[string]bool{}, smaller: map[string]bool{}, failed: map[string]bool{},
-		limited: map[string]bool{}, refused: map[heldName]bool{},
+		namespace: namespace, fitted: map[string]bool{}, full: map[string]bool{}, smaller: map[string]bool{},
+		failed: map[string]bool{}, refused: map[heldName]bool{},
 	}
 }
 
@@ -120,7 +126,7 @@ func (s *Scheduler) round(ctx context.Context, due *schedules.Due, now fsm.Time,
 			chains[namespace] = c
 		}
 		if b != nil {
-			plan, c.limited[v.Queue] = b.take(plan, due.Bytes[dealt]), true
+			plan = b.take(plan, due.Bytes[dealt])
 		}
 		c.add(plan, due.Bytes[dealt])
 	}
@@ -143,10 +149,15 @@ func (s *Scheduler) propose(ctx context.Context, chains map[string]*chain) {
 		s.busy[namespace] = true
 		s.chains.Go(func() {
 			defer leave()
-			s.runChain(ctx, c, leave)
+			s.runChain(ctx, c, func() {
+				c.beside = true
+				leave()
+			})
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.ended = append(s.ended, c)
+			if s.ended = append(s.ended, c); c.beside {
+				s.wake.Send()
+			}
 		})
 	}
 	round.Wait()
@@ -155,13 +166,13 @@ func (s *Scheduler) propose(ctx context.Context, chains map[string]*chain) {
 
 // runChain carries out the requests of a chain, until one cannot be proposed. A queue that was full gets no
 // more of them.
-func (s *Scheduler) runChain(ctx context.Context, c *chain, waits func()) {
+func (s *Scheduler) runChain(ctx context.Context, c *chain, beforeWait func()) {
 	for _, req := range c.requests {
 		req.Commands = slices.DeleteFunc(req.Commands, func(f fsm.Command) bool { return c.full[fsm.QueueOf(f)] })
 		if len(req.Commands) == 0 {
 			continue
 		}
-		results, err := s.cfg.Propose(ctx, req, waits)
+		results, err := s.cfg.Propose(ctx, req, beforeWait)
 		if err != nil {
 			if ctx.Err() == nil && !errors.Is(err, outcome.ErrNoLeader) {
 				s.cfg.Note("proposing firings", err)
@@ -175,8 +186,8 @@ func (s *Scheduler) runChain(ctx context.Context, c *chain, waits func()) {
 			fire := f.(*fsm.Fire)
 			if results[i].Code == fsm.QueueFull {
 				c.full[fire.Queue], c.refused[heldName{fire.Queue, fire.Name}] = true, true
-			} else if results[i].Created && c.full[fire.Queue] {
-				c.smaller[fire.Queue] = true
+			} else if results[i].Created {
+				c.fitted[fire.Queue], c.smaller[fire.Queue] = true, c.full[fire.Queue]
 			}
 			s.cfg.Fired(fire, &results[i], max(0, s.cfg.Now().Sub(fire.Due)))
 		}
@@ -191,7 +202,9 @@ func (s *Scheduler) noteEnded() {
 	s.mu.Unlock()
 	now := s.cfg.Now()
 	for _, c := range ended {
-		delete(s.busy, c.namespace)
+		if delete(s.busy, c.namespace); c.beside {
+			s.frontEnds = 0 // it may have more before front
+		}
 		for queue := range c.failed {
 			s.hold(heldName{queue: queue}, now)
 		}
@@ -202,10 +215,12 @@ func (s *Scheduler) noteEnded() {
 			s.hold(name, now)
 			s.room[name.queue] = room{1, now.Add(roomKept)}
 		}
-		for queue := range c.limited {
-			if r := s.room[queue]; r.jobs > commandsMax/2 {
+		for queue := range c.fitted {
+			switch r := s.room[queue]; {
+			case r.jobs == 0, c.full[queue], c.failed[queue]:
+			case r.jobs > commandsMax/2:
 				delete(s.room, queue)
-			} else if r.jobs > 0 && !c.full[queue] && !c.failed[queue] {
+			default:
 				s.room[queue] = room{2 * r.jobs, now.Add(roomKept)}
 			}
 		}

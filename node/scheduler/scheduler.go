@@ -50,8 +50,8 @@ type Config struct {
 	// Calendar returns the calendar of a schedule. An error means that this program cannot read the
 	// schedule's rule.
 	Calendar func(s *fsm.Schedule) (schedules.Calendar, error)
-	// Propose carries out a request. It calls waits before it waits for the quota of a namespace.
-	Propose func(ctx context.Context, req *fsm.Request, waits func()) ([]fsm.Result, error)
+	// Propose carries out a request. It calls beforeWait before it waits for the quota of a namespace.
+	Propose func(ctx context.Context, req *fsm.Request, beforeWait func()) ([]fsm.Result, error)
 	// Fired receives what became of a command: late is how long after its due time the job was put, 0 if
 	// that was not later.
 	Fired func(c *fsm.Fire, result *fsm.Result, late time.Duration)

@@ -321,6 +321,34 @@ func TestFullQueueWithABacklog(t *testing.T) {
 	})
 }
 
+// TestFullQueueMissesInTime: what is too late for a full queue counts as missed while the queue is full, also
+// of schedules that have later times.
+func TestFullQueueMissesInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShard(t)
+		d.apply(&fsm.Configure{Queue: "full", Partitions: 1, Version: 1, Settings: fsm.Settings{MaxJobs: 1}})
+		names := []string{"a", "b", "c"}
+		for _, name := range names {
+			d.apply(&fsm.PutSchedule{
+				Queue: "full", Partitions: 1, Name: name, Next: everySecond{}.Next(d.now()),
+				Policy: fsm.SchedulePolicy{CatchUp: fsm.CatchUpAll, Window: 5 * time.Second},
+			})
+		}
+		const seconds = 30
+		d.lead(seconds*time.Second + 500*time.Millisecond)
+		for _, name := range names {
+			s := d.m.Answer(&fsm.ScheduleQuery{Queue: "full", Name: name}, d.now()).Schedules[0]
+			// The window, the second for which a full queue is held, and one round more.
+			if n := s.Counts.Missed + s.Counts.Fired; n < seconds-7 {
+				t.Errorf("%s: %d of %d times are dealt with", name, n, seconds)
+			}
+		}
+		if n := d.jobs("full"); n != 1 || d.refused > 2*seconds {
+			t.Errorf("%d jobs, %d commands were refused", n, d.refused)
+		}
+	})
+}
+
 // TestFullQueueForLargeJobs: a job that is too large for its queue does not keep smaller ones out of it.
 func TestFullQueueForLargeJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
