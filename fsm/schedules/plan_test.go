@@ -179,7 +179,6 @@ func TestRedefine(t *testing.T) {
 	put := func(rule string, next fsm.Time) *fsm.PutSchedule {
 		return &fsm.PutSchedule{Spec: fsm.ScheduleSpec{Cron: rule}, Next: next * second, Job: fsm.Put{Priority: int8(next)}}
 	}
-	last := fsm.SchedulePolicy{MaxFires: 7}
 	ahead := func(now, next fsm.Time) *fsm.PutSchedule {
 		c := put("b", next)
 		c.NextAfter = now * second
@@ -230,7 +229,7 @@ func TestRedefine(t *testing.T) {
 		},
 		"after the last firing": {
 			fsm.Schedule{Next: 19, Pending: true, Then: 21, Counts: fsm.ScheduleCounts{Fired: 7}},
-			&fsm.PutSchedule{Spec: fsm.ScheduleSpec{Cron: "a"}, Policy: last}, fsm.Schedule{},
+			&fsm.PutSchedule{Spec: fsm.ScheduleSpec{Cron: "a"}, Policy: fsm.SchedulePolicy{MaxFires: 7}}, fsm.Schedule{},
 		},
 	} {
 		s := tc.before

@@ -392,11 +392,29 @@ func TestNamespacesWithoutQuota(t *testing.T) {
 				t.Errorf("%d jobs of queue %s, %v late", n, queue, d.late)
 			}
 		}
-		if n := d.jobs("short/q"); n < 8 {
+		if n := d.jobs("short/q"); n < 9 {
 			t.Errorf("%d jobs of the queue that waits a second each time", n)
 		}
 		if d.proposed < 150 || d.proposed > 250 {
 			t.Errorf("%d requests", d.proposed)
+		}
+	})
+}
+
+// TestNamespaceGoesOnAtOnce: a firing that came while its namespace waited for quota is proposed as soon as
+// that has ended.
+func TestNamespaceGoesOnAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShard(t)
+		begins := everySecond{}.Next(d.now())
+		for queue, next := range map[string]fsm.Time{"short/first": begins, "short/second": begins + second*55/100} {
+			d.apply(&fsm.PutSchedule{
+				Queue: queue, Partitions: 1, Name: "s", Next: next, Spec: fsm.ScheduleSpec{Cron: "once"},
+			})
+		}
+		d.lead(begins.Sub(d.now()) + 2*time.Second + time.Millisecond) // each request takes a second
+		if first, after := d.jobs("short/first"), d.jobs("short/second"); first != 1 || after != 1 {
+			t.Errorf("%d and %d jobs", first, after)
 		}
 	})
 }
