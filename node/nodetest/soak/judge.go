@@ -204,8 +204,8 @@ func (w *World) judgeOperation(o *operation, byPlace map[place]*logged, byName m
 	}
 }
 
-// took reports whether a command took effect, as far as its result tells. A repeated ack and a put that
-// meets its first are OK and change nothing.
+// took reports whether a command took effect, as far as its result tells. A repeated ack, a put that
+// meets its first, and a run of a schedule whose job was there are OK and change nothing.
 func took(command fsm.Command, r fsm.Result) bool {
 	if r.Replayed || r.Code != fsm.OK {
 		return false
@@ -213,7 +213,7 @@ func took(command fsm.Command, r fsm.Result) bool {
 	switch command.(type) {
 	case *fsm.Put, *fsm.PutSchedule:
 		return r.Created || r.Replaced
-	case *fsm.PauseSchedules, *fsm.PurgeKey:
+	case *fsm.PauseSchedules, *fsm.RunSchedule, *fsm.PurgeKey:
 		return r.Count > 0
 	case *fsm.Ack, *fsm.PauseKey, *fsm.Configure:
 		return false // the ledger judges it
