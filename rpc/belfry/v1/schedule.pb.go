@@ -804,7 +804,8 @@ type Schedule struct {
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// When it was last given another content.
 	ChangedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=changed_at,json=changedAt,proto3" json:"changed_at,omitempty"`
-	// The nominal time of the next firing. Not set if there is none.
+	// The nominal time of the next firing. Not set if there is none. After a put through a node whose clock is over a second ahead, the
+	// time from which on the leader is about to find it.
 	Next *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=next,proto3" json:"next,omitempty"`
 	// It is paused.
 	Paused bool `protobuf:"varint,10,opt,name=paused,proto3" json:"paused,omitempty"`
@@ -1132,7 +1133,8 @@ type PutScheduleResponse struct {
 	Replaced bool `protobuf:"varint,2,opt,name=replaced,proto3" json:"replaced,omitempty"`
 	// Its version.
 	Version uint64 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
-	// The nominal time of the next firing. Not set if there is none.
+	// The nominal time of the next firing. Not set if there is none. If the clock of the node that was asked is over a second ahead, the
+	// time from which on the leader is about to find it.
 	Next *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`
 	// What the rule may mean that was not intended, a sentence each.
 	Warnings []string `protobuf:"bytes,5,rep,name=warnings,proto3" json:"warnings,omitempty"`
