@@ -114,6 +114,10 @@ func (w *World) replay(entries []*entry) (map[place]*logged, map[name][]*logged)
 			if r.ID != "" {
 				byName[name{r.Caller, r.ID}] = append(byName[name{r.Caller, r.ID}], one)
 			}
+			if put, ok := r.Commands[0].(*fsm.PutSchedule); ok && took(put, one.results[0]) &&
+				put.NextAfter.Sub(clock) > fsm.CallerAheadMax {
+				w.history.count("schedules put by a clock that is ahead")
+			}
 			for i, command := range r.Commands {
 				judged.Commands = append(judged.Commands, ledger.Command{Entry: judged, Number: uint32(len(judged.Commands)),
 					Request: &one.request, Command: command, Result: one.results[i]})

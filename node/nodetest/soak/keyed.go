@@ -7,6 +7,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/schedules"
+	"github.com/belfrydb/belfry/node/clock"
 )
 
 // keyedQueue has the jobs with keys, and the schedules.
@@ -107,19 +108,28 @@ func (c *client) useSchedule(ctx context.Context, name string) {
 	case 5:
 		c.do(ctx, &fsm.RunSchedule{Queue: keyedQueue, Name: name, Times: []fsm.Time{now.Ceil()}}, 0)
 	default:
-		every := []time.Duration{time.Second, 7 * time.Second, 20 * time.Second}[c.random.IntN(3)]
-		c.do(ctx, &fsm.PutSchedule{
-			Queue: keyedQueue, Partitions: 1, Name: name, Spec: fsm.ScheduleSpec{Every: every},
-			Policy: fsm.SchedulePolicy{
-				CatchUp: []fsm.CatchUp{fsm.CatchUpLatest, fsm.CatchUpAll, fsm.CatchUpNone}[c.random.IntN(3)],
-				Overlap: fsm.Overlap(c.random.IntN(3)),
-			},
-			Job: fsm.Put{
-				Key: keyNames()[0], Given: fsm.GivenTTR | fsm.GivenRetryDelays, TTR: 3 * time.Second, RetryDelays: retryDelays(),
-				Body: fmt.Appendf(nil, "%s %d", c.name, c.serial),
-			},
-			Next: calendar{every}.Next(now),
-		}, 0)
+		c.do(ctx, c.newSchedule(name, now), 0)
+	}
+}
+
+// newSchedule draws a schedule as a caller puts it whose clock is right. The clock of one in five is
+// ahead by more than a right one can be, whatever the shard's is.
+func (c *client) newSchedule(name string, now fsm.Time) *fsm.PutSchedule {
+	every := []time.Duration{time.Second, 7 * time.Second, 20 * time.Second}[c.random.IntN(3)]
+	if c.chance(5) {
+		now = now.Add(fsm.CallerAheadMax + clock.DefaultBound + c.upTo(delayMax))
+	}
+	return &fsm.PutSchedule{
+		Queue: keyedQueue, Partitions: 1, Name: name, Spec: fsm.ScheduleSpec{Every: every},
+		Policy: fsm.SchedulePolicy{
+			CatchUp: []fsm.CatchUp{fsm.CatchUpLatest, fsm.CatchUpAll, fsm.CatchUpNone}[c.random.IntN(3)],
+			Overlap: fsm.Overlap(c.random.IntN(3)),
+		},
+		Job: fsm.Put{
+			Key: keyNames()[0], Given: fsm.GivenTTR | fsm.GivenRetryDelays, TTR: 3 * time.Second, RetryDelays: retryDelays(),
+			Body: fmt.Appendf(nil, "%s %d", c.name, c.serial),
+		},
+		Next: calendar{every}.Next(now), NextAfter: now,
 	}
 }
 
