@@ -335,7 +335,7 @@ func (b *Shard) outOfPlan(s *schedule, c *fsm.Fire) string {
 // judgeTimes holds the times of a firing against the calendar: each nominal time is put or counted as
 // missed, and the next one is not passed over. Which times the rule of a pending one had is not known.
 func (b *Shard) judgeTimes(s *schedule, c *fsm.Fire) {
-	if b.cfg.Nominal == nil || s.replan || s.pending {
+	if b.cfg.Nominal == nil || s.pending {
 		return
 	}
 	known := true
@@ -344,7 +344,15 @@ func (b *Shard) judgeTimes(s *schedule, c *fsm.Fire) {
 		known = known && ok
 		return next
 	}
-	if c.Put == 0 && c.Missed == 0 {
+	switch {
+	case s.replan:
+		want := after(max(s.last, min(s.changed, s.next-1)))
+		if b.look(firedAll); known && c.Next != want {
+			b.violated(firedAll, "schedule %s was to be planned from %d on, its first time is %d: a leader planned it for %d",
+				s.name, s.next, want, c.Next)
+		}
+		return
+	case c.Put == 0 && c.Missed == 0:
 		b.judgePlan(s, c, after)
 		return
 	}
