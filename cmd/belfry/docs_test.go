@@ -235,12 +235,14 @@ func TestDocsFlags(t *testing.T) {
 	}
 }
 
-// TestDocsFields compares the tables of docs/clients.md with the fields of the messages.
+// TestDocsFields compares the tables of docs/clients.md and docs/schedules.md with the fields of the
+// messages.
 func TestDocsFields(t *testing.T) {
-	text := readPage(t, "docs/clients.md")
+	text := readPage(t, "docs/clients.md") + readPage(t, "docs/schedules.md")
 	for heading, message := range map[string]proto.Message{
 		"The fields of a put": &belfryv1.PutRequest{}, "The fields of a reserve": &belfryv1.ReserveRequest{},
 		"The fields of a list": &belfryv1.ListRequest{}, "The fields of a task": &belfryv1.StartTaskRequest{},
+		"The fields of a spec": &belfryv1.ScheduleSpec{}, "The fields of a policy": &belfryv1.SchedulePolicy{},
 	} {
 		_, section, _ := strings.Cut(text, "\n### "+heading+"\n")
 		section, _, _ = strings.Cut(section, "\n### ")
