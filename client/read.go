@@ -63,8 +63,9 @@ type ListOptions struct {
 	DueAfter, DueBefore time.Time
 	// Text, if not empty, selects jobs that have it in the id, in a header, in the last error or in
 	// the body; IDPrefix those whose id begins with it: at most 256 bytes each. Cause selects jobs
-	// by [Job.Cause]. With any of them the list is a search, which looks at one job after the other.
-	Text, IDPrefix, Cause string
+	// by [Job.Cause], and Key those of one key. With any of them the list is a search, which looks at
+	// one job after the other.
+	Text, IDPrefix, Cause, Key string
 	// PageSize is how many jobs one round trip returns: 1 to 1,000, default 100.
 	PageSize int
 }
@@ -81,7 +82,7 @@ func (c *Client) List(ctx context.Context, queue string, o ListOptions) iter.Seq
 		}
 		req := &belfryv1.ListRequest{
 			Queue: queue, State: state, DueAfter: values.Timestamp(o.DueAfter), DueBefore: values.Timestamp(o.DueBefore),
-			PageSize: int32(o.PageSize), Text: o.Text, IdPrefix: o.IDPrefix, Cause: o.Cause,
+			PageSize: int32(o.PageSize), Text: o.Text, IdPrefix: o.IDPrefix, Cause: o.Cause, Key: o.Key,
 		}
 		for {
 			res, err := call(ctx, c, calls.Kind{Reads: true, Place: placement.Place{Queue: queue}},

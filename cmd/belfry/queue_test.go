@@ -219,19 +219,19 @@ func TestRemovalAsks(t *testing.T) {
 		},
 		{
 			"delete, yes typed", "queue delete shop/orders", "yes\n", true, 0, "deleted shop/orders with 1,234,579 jobs\n",
-			"Deleting shop/orders removes 1,234,579 jobs.\nGo on? Type yes: ",
+			"Deleting shop/orders removes 1,234,579 jobs and all its schedules.\nGo on? Type yes: ",
 		},
 		{
 			"delete, no typed", "queue delete shop/orders", "no\n", true, cli.CodeError, "",
-			"Deleting shop/orders removes 1,234,579 jobs.\nGo on? Type yes: belfry: nothing was removed\n",
+			"Deleting shop/orders removes 1,234,579 jobs and all its schedules.\nGo on? Type yes: belfry: nothing was removed\n",
 		},
 		{
 			"delete, end of input", "queue delete shop/orders", "", true, cli.CodeError, "",
-			"Deleting shop/orders removes 1,234,579 jobs.\nGo on? Type yes: belfry: nothing was removed\n",
+			"Deleting shop/orders removes 1,234,579 jobs and all its schedules.\nGo on? Type yes: belfry: nothing was removed\n",
 		},
 		{
 			"delete, nobody there", "queue delete shop/orders", "yes\n", false, cli.CodeUsage, "",
-			"Deleting shop/orders removes 1,234,579 jobs.\nbelfry: nothing was removed: this is not a terminal, so say --yes " +
+			"Deleting shop/orders removes 1,234,579 jobs and all its schedules.\nbelfry: nothing was removed: this is not a terminal, so say --yes " +
 				"if it is meant\n" +
 				"Run 'belfry queue delete --help' for usage.\n",
 		},

@@ -148,7 +148,7 @@ func TestDeleteAsksAPerson(t *testing.T) {
 	}
 	ask := fmt.Sprintf("%s queue delete orders --server %s", program, p.address)
 	term := openTerminal(t, 100, 10, fmt.Sprintf("%s; %s", ask, ask))
-	term.await("Deleting orders removes 1 job.")
+	term.await("Deleting orders removes 1 job and all its schedules.")
 	term.tmux("send-keys", "no", "Enter")
 	term.await("nothing was removed")
 	term.tmux("send-keys", "yes", "Enter")

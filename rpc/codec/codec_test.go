@@ -73,6 +73,7 @@ func TestDecodeEnums(t *testing.T) {
 		`{"state":"DELAYED"}`:                        belfryv1.JobState_JOB_STATE_DELAYED,
 		`{"state":"JOB_STATE_DEAD"}`:                 belfryv1.JobState_JOB_STATE_DEAD,
 		`{"state":"ready"}`:                          belfryv1.JobState_JOB_STATE_READY,
+		`{"state":"job-state-dead"}`:                 belfryv1.JobState_JOB_STATE_DEAD,
 		`{"state":"job_state_Dead"}`:                 belfryv1.JobState_JOB_STATE_DEAD,
 		`{"state":3}`:                                belfryv1.JobState_JOB_STATE_RESERVED,
 		`{"state":2,"dueAfter":null,"pageSize":"7"}`: belfryv1.JobState_JOB_STATE_READY,

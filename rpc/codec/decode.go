@@ -271,8 +271,8 @@ func checkTime(value json.RawMessage, path string) error {
 	return nil
 }
 
-// relaxEnum adds the prefix to an enum value, and accepts it in any case. It leaves numbers to the
-// strict parser.
+// relaxEnum adds the prefix to an enum value, and accepts it in any case and with hyphens, as the
+// command line has it. It leaves numbers to the strict parser.
 func relaxEnum(enum protoreflect.EnumDescriptor, value json.RawMessage, path string) (json.RawMessage, error) {
 	if value[0] != '"' {
 		if _, err := strconv.ParseInt(string(value), 10, 32); err == nil {
@@ -284,7 +284,7 @@ func relaxEnum(enum protoreflect.EnumDescriptor, value json.RawMessage, path str
 	if err := json.Unmarshal(value, &name); err != nil {
 		return nil, syntaxFault(path, err)
 	}
-	full := strings.ToUpper(name)
+	full := strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 	if enum.Values().ByName(protoreflect.Name(full)) == nil {
 		full = naming.EnumPrefix(enum) + full
 	}

@@ -102,8 +102,10 @@ func explain(a shardcall.Answer) *fault.Error {
 	switch a.Result.Code {
 	case fsm.VersionChanged:
 		f.Field = "ifVersion"
-		f.Message = "ifVersion: the schedule has version " + strconv.FormatUint(a.Result.Version, 10) +
-			", 0 if it is not there"
+		f.Message = "ifVersion: there is no such schedule"
+		if a.Result.Version > 0 {
+			f.Message = "ifVersion: the schedule has version " + strconv.FormatUint(a.Result.Version, 10)
+		}
 	case fsm.Quota:
 		f.Message = "the shard holds as many schedules as it may, or as many queues; delete some"
 	default:

@@ -114,7 +114,7 @@ func (v *visit) queueRemovals(q *belfryv1.Queue) g.Node {
 			count("delayed", q.Counts.GetDelayed()), count("ready", q.Counts.GetReady())),
 		v.Confirmation("Type the name of the queue", "confirm"), markup.DangerButton("Remove"))
 	remove := markup.Acting("delete-queue", hidden, v.RequestID(),
-		h.P(g.Text("The queue, its settings and its jobs in all states are removed for good.")),
+		h.P(g.Text("The queue, its settings, its schedules and its jobs in all states are removed for good.")),
 		v.Confirmation("Type the name of the queue", "confirm-delete"),
 		markup.DangerButton("Delete the queue and its "+format.Grouped(jobsOf(q.Counts))+" jobs"))
 	return h.Div(h.Class("actions"), purge, remove)

@@ -165,13 +165,13 @@ func (f *ChoiceValue) Set(text string) error {
 }
 
 // CountValue is a flag that takes a whole number that is not below a least one.
-type CountValue[T int | uint32] struct {
+type CountValue[T int | uint32 | uint64] struct {
 	value *T
 	least T
 }
 
 // Count returns a flag for value, which is not below least and has a default.
-func Count[T int | uint32](value *T, least, byDefault T) *CountValue[T] {
+func Count[T int | uint32 | uint64](value *T, least, byDefault T) *CountValue[T] {
 	*value = byDefault
 	return &CountValue[T]{value: value, least: least}
 }

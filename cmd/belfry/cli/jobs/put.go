@@ -86,7 +86,7 @@ func (a verbs) putCommand() *cobra.Command {
 		"if a job has the id already: return, keep, replace or next")
 	flags.Var(&f.maxWait, flag.MaxWait,
 		"with replace or next: the job is due at most so long after its first put")
-	flags.Uint64Var(&f.request.IfVersion, flag.IfVersion, 0,
+	flags.Var(cli.Count(&f.request.IfVersion, 1, 0), flag.IfVersion,
 		"with replace or next: only if the job has this version")
 	flags.StringVar(&f.requestID, flag.RequestID, "", "makes a repeat safe for 5 minutes; made if empty")
 	flags.StringVarP(&f.file.path, flag.File, "f", "", "put one job for each line of JSON in this file")

@@ -17,8 +17,9 @@ import (
 
 func (a verbs) keysCommand() *cobra.Command {
 	return cli.Parent(&cobra.Command{
-		Use:   "keys",
-		Short: "List, pause, resume and purge the keys of a queue",
+		Use:     "keys",
+		Aliases: []string{"key"},
+		Short:   "List, pause, resume and purge the keys of a queue",
 	}, a.keysListCommand(), a.keysPauseCommand(), a.keysResumeCommand(), a.keysPurgeCommand())
 }
 

@@ -84,10 +84,10 @@ func (a verbs) queueDeleteCommand() *cobra.Command {
 	request := &belfryv1.DeleteQueueRequest{}
 	c := &cobra.Command{
 		Use:   "delete QUEUE",
-		Short: "Remove a queue with its jobs, settings and remembered ids",
+		Short: "Remove a queue with its jobs, schedules, settings and remembered ids",
 		Long: `
-Delete removes a queue with all its jobs, also reserved ones, its settings and remembered ids. It
-shows how many jobs there are and asks; without a terminal it needs --yes.`,
+Delete removes a queue with all its jobs, also reserved ones, its schedules, settings and remembered
+ids. It shows how many jobs there are and asks; without a terminal it needs --yes.`,
 		Example:           "  belfry queue delete orders",
 		Args:              cli.Arguments(1, 1, "QUEUE"),
 		ValidArgsFunction: a.CompleteQueue,
@@ -100,7 +100,7 @@ shows how many jobs there are and asks; without a terminal it needs --yes.`,
 		return a.remove(c.Context(), request.Queue, yes, removal{
 			what: func(counts *belfryv1.JobCounts) string {
 				all := counts.GetDelayed() + counts.GetReady() + counts.GetReserved() + counts.GetDead()
-				return fmt.Sprintf("Deleting %s removes %s.", request.Queue, render.Count(all, "job"))
+				return fmt.Sprintf("Deleting %s removes %s and all its schedules.", request.Queue, render.Count(all, "job"))
 			},
 			do: func(ctx context.Context, conn *cli.Connection) error {
 				response, err := conn.Admin.DeleteQueue(ctx, request)

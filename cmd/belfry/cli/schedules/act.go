@@ -187,7 +187,7 @@ are cancelled if they are delayed or ready. It asks; without a terminal it needs
 	flags := c.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&request.CancelWaiting, flag.CancelWaiting, false, "also cancel its last jobs that wait, at most 8")
-	flags.Uint64Var(&request.IfVersion, flag.IfVersion, 0, "only if the schedule has this version")
+	flags.Var(cli.Count(&request.IfVersion, 1, 0), flag.IfVersion, "only if the schedule has this version")
 	flags.BoolVarP(&yes, flag.Yes, "y", false, "do not ask")
 	cli.RequestIDFlag(c, &request.RequestId)
 	c.RunE = func(c *cobra.Command, args []string) error {

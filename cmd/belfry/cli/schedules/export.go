@@ -44,6 +44,9 @@ them: to apply the file changes nothing. Counts, last firings and pauses are not
 		var groups []*yaml.Node
 		for _, queue := range args {
 			all, err := (planner{a.App, conn}).export(c.Context(), queue, prefix)
+			if err == nil && len(all) == 0 {
+				err = a.Within(c.Context(), func(ctx context.Context) error { return queueThere(ctx, conn, queue) })
+			}
 			if err != nil {
 				return err
 			}

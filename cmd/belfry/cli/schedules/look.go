@@ -29,12 +29,24 @@ func (a verbs) listCommand() *cobra.Command {
 			request.Prefix = args[1]
 		}
 		response, err := list(ctx, conn, request, most)
+		if err == nil && len(response.Schedules) == 0 {
+			err = queueThere(ctx, conn, request.Queue)
+		}
 		if err != nil {
 			return err
 		}
 		return a.Show(response, func(w io.Writer) { renderList(w, response, a.Now()) })
 	})
 	return a.ClientFlags(c)
+}
+
+// queueThere returns an error if there is no queue of a name. It returns none if it cannot be found out.
+func queueThere(ctx context.Context, conn *cli.Connection, queue string) error {
+	_, err := conn.Admin.GetQueue(ctx, &belfryv1.GetQueueRequest{Queue: queue})
+	if cli.WireCode(err) != cli.CodeNotFound {
+		return nil
+	}
+	return cli.WithNearestQueue(ctx, conn, queue, err)
 }
 
 // atOnce is how many schedules a page has.

@@ -4,11 +4,13 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -130,6 +132,23 @@ func TestList(t *testing.T) {
 	}
 	h.Answer = clitest.Always(&belfryv1.ListSchedulesResponse{})
 	h.Run("schedule", "list", "q").Holds(t, 0, "no schedules")
+}
+
+// TestListOfAQueueThatIsNot: a list without schedules asks whether the queue is there.
+func TestListOfAQueueThatIsNot(t *testing.T) {
+	h := newHarness(t, func(r proto.Message) (proto.Message, error) {
+		switch r.(type) {
+		case *belfryv1.ListSchedulesRequest:
+			return &belfryv1.ListSchedulesResponse{}, nil
+		case *belfryv1.ListQueuesRequest:
+			return &belfryv1.ListQueuesResponse{Queues: []*belfryv1.Queue{{Name: "reports"}}}, nil
+		default:
+			return nil, clitest.WireError(connect.CodeNotFound, "QUEUE_NOT_FOUND", "there is no such queue")
+		}
+	})
+	for _, verb := range []string{"list", "export"} {
+		h.Run("schedule", verb, "reprots").Holds(t, cli.CodeNotFound, `there is no queue "reprots"; did you mean "reports"?`)
+	}
 }
 
 // TestRuleOf: a phase of zero is none.

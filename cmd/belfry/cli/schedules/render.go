@@ -115,6 +115,10 @@ func renderSchedule(w io.Writer, s *belfryv1.Schedule, now time.Time) {
 	if spec.GetEvery() == nil { // which counts real time
 		clockChanges = wordOfEnum(spec.GetDst(), "DST_")
 	}
+	nextLocal := s.NextLocal
+	if spec.GetTimeZone() == "" {
+		nextLocal = "" // it is UTC, as next is
+	}
 	render.Fields(w,
 		"schedule", s.Name,
 		"queue", s.Queue,
@@ -127,6 +131,7 @@ func renderSchedule(w io.Writer, s *belfryv1.Schedule, now time.Time) {
 		"end", render.Moment(spec.GetEnd(), now),
 		"paused", paused,
 		"next", render.OrDash(render.Moment(s.Next, now)),
+		"next, local", nextLocal,
 		"catch-up", wordOfEnum(policy.GetCatchUp(), "CATCH_UP_"),
 		"window", render.Duration(policy.GetWindow()),
 		"overlap", wordOfEnum(policy.GetOverlap(), "OVERLAP_"),

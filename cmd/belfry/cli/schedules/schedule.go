@@ -50,7 +50,7 @@ default. The content that it has already changes nothing. The argument BODY, or 
 	spec.add(flags)
 	policy.add(flags)
 	job.add(flags)
-	flags.Uint64Var(&request.IfVersion, flag.IfVersion, 0, "only if the schedule has this version")
+	flags.Var(cli.Count(&request.IfVersion, 1, 0), flag.IfVersion, "only if the schedule has this version")
 	cli.RequestIDFlag(c, &request.RequestId)
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		request.Queue, request.Name, request.Policy = args[0], args[1], policy.build()

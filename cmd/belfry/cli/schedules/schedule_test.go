@@ -190,6 +190,8 @@ func TestRefusals(t *testing.T) {
 		"backfill q a -n 0":                           "--max: have \"0\", want a whole number, 1 or more",
 		"preview --cron @daily -n 0":                  "--max: have \"0\", want a whole number, 1 or more",
 		"list q -n -1":                                "--max: have \"-1\", want a whole number, 0 or more",
+		"put q a --cron @daily --if-version 0":        "--if-version: have \"0\", want a whole number, 1 or more",
+		"delete q a --if-version 0":                   "--if-version: have \"0\", want a whole number, 1 or more",
 		"preview":                                     "--cron or --every is required",
 		"preview --cron @daily --after tomorrow":      "--after",
 		"put q a --every 1m --catch-up all --ttr no.": "--ttr",
