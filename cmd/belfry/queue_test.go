@@ -231,7 +231,8 @@ func TestRemovalAsks(t *testing.T) {
 		},
 		{
 			"delete, nobody there", "queue delete shop/orders", "yes\n", false, cli.CodeUsage, "",
-			"Deleting shop/orders removes 1,234,579 jobs and all its schedules.\nbelfry: nothing was removed: this is not a terminal, so say --yes " +
+			"Deleting shop/orders removes 1,234,579 jobs and all its schedules.\nbelfry: nothing was removed: this is not " +
+				"a terminal, so say --yes " +
 				"if it is meant\n" +
 				"Run 'belfry queue delete --help' for usage.\n",
 		},
