@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -138,6 +139,24 @@ func TestChanges(t *testing.T) {
 		}
 		if state, err := c.ForceCancel(ctx, "q", "held"); err != nil || state != "DELAYED" {
 			t.Errorf("force cancel: %s, %v", state, err)
+		}
+	})
+}
+
+// TestListAsksForWhatItSelects: each option of a list is in its request.
+func TestListAsksForWhatItSelects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := NewFake()
+		requests := seen(fake)
+		c := start(t, newPipeNet(), nil, fake)
+		for _, err := range c.List(t.Context(), "q", ListOptions{State: "DEAD", Text: "t", IDPrefix: "i", Cause: "c", Key: "k"}) {
+			t.Error(err)
+		}
+		want := []proto.Message{&belfryv1.ListRequest{
+			Queue: "q", State: belfryv1.JobState_JOB_STATE_DEAD, Text: "t", IdPrefix: "i", Cause: "c", Key: "k",
+		}}
+		if diff := cmp.Diff(want, *requests, protocmp.Transform()); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -41,6 +41,7 @@ func full() *belfryv1.Schedule {
 		},
 		CreatedAt: clitest.At(-time.Hour), ChangedAt: clitest.At(-time.Minute), Next: clitest.At(time.Hour), Paused: true,
 		Note: "why", Counts: &belfryv1.ScheduleCounts{Fired: 1234, Missed: 2, Skipped: 3, Backfilled: 4}, ZoneData: "2025c",
+		NextLocal: "2030-01-31T11:00:00+01:00 CET",
 		Recent: []*belfryv1.Firing{
 			{Result: belfryv1.FiringResult_FIRING_RESULT_MISSED, Nominal: clitest.At(-2 * time.Hour), At: clitest.At(-time.Hour),
 				Count: 60},
@@ -64,6 +65,7 @@ start          2030-01-31 08:00:00.000 +00:00 (1h ago)
 end            2030-01-31 10:00:00.000 +00:00 (in 1h)
 paused         yes, why
 next           2030-01-31 10:00:00.000 +00:00 (in 1h)
+next, local    2030-01-31T11:00:00+01:00 CET
 catch-up       all
 window         1h
 overlap        one-waiting
