@@ -149,7 +149,8 @@ func TestListAsksForWhatItSelects(t *testing.T) {
 		fake := NewFake()
 		requests := seen(fake)
 		c := start(t, newPipeNet(), nil, fake)
-		for _, err := range c.List(t.Context(), "q", ListOptions{State: "DEAD", Text: "t", IDPrefix: "i", Cause: "c", Key: "k"}) {
+		o := ListOptions{State: "DEAD", Text: "t", IDPrefix: "i", Cause: "c", Key: "k"}
+		for _, err := range c.List(t.Context(), "q", o) {
 			t.Error(err)
 		}
 		want := []proto.Message{&belfryv1.ListRequest{

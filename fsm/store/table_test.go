@@ -74,3 +74,23 @@ func TestEmptiedTableAllocatesNothing(t *testing.T) {
 		t.Errorf("a table that is filled and emptied again allocates %v times", n)
 	}
 }
+
+// TestShrunkTableDropsItsPages: what a table no longer uses is not kept by the array of its pages.
+func TestShrunkTableDropsItsPages(t *testing.T) {
+	table := newTable()
+	const all = 4 * bucketsPerPage * bucketFill
+	for index := uint32(1); index <= all; index++ {
+		table.insert(digest.SerialKey(uint64(index)), index)
+	}
+	for index := uint32(1); index < all; index++ {
+		table.remove(digest.SerialKey(uint64(index)), index)
+	}
+	for i, page := range table.pages[len(table.pages):cap(table.pages)] {
+		if page != nil {
+			t.Errorf("page %d is kept", len(table.pages)+i)
+		}
+	}
+	if len(table.pages) != 1 {
+		t.Errorf("%d pages for one index", len(table.pages))
+	}
+}
