@@ -661,13 +661,19 @@ var importTable = []importRow{
 		reason:   "what answers at an address is told by the SDK too, so the probes of a node come as functions",
 	},
 	{
+		dir:      "rpc/utf8field",
+		testMay:  []string{"rpc/belfry/..."},
+		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf"},
+		reason:   "the SDK links it, and it looks at any message",
+	},
+	{
 		dir: "client",
 		may: []string{"client/admin", "client/internal/batchcodec", "client/internal/batching",
 			"client/internal/bearer", "client/internal/calls", "client/internal/coalesce",
 			"client/internal/failure", "client/internal/lease", "client/internal/placement", "client/internal/requestid",
 			"client/internal/routes", "client/internal/servers", "client/internal/session", "client/internal/tracing",
 			"client/internal/transport", "client/internal/values", "client/internal/wire", "client/internal/consume",
-			"client/schedule", "rpc/belfry/...", "rpc/portcheck", "stream"},
+			"client/schedule", "rpc/belfry/...", "rpc/portcheck", "rpc/utf8field", "stream"},
 		testMay: []string{"access/tokens", "client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
@@ -1058,7 +1064,7 @@ var importTable = []importRow{
 		may: []string{
 			"access/certs", "access/tokens", "client", "cmd/belfry/cli/flag", "cmd/belfry/cli/render",
 			"cmd/belfry/server", "rpc/belfry/...", "rpc/codec", "rpc/fault", "rpc/portcheck", "rpc/spelling",
-			"rpc/wire",
+			"rpc/utf8field", "rpc/wire",
 		},
 		external: []string{
 			"connectrpc.com/connect", "github.com/google/uuid", "github.com/spf13", "golang.org/x/term",

@@ -229,6 +229,30 @@ func TestTasksSelectAsListsDo(t *testing.T) {
 	}
 }
 
+// TestTextThatIsNotUTF8: the call is refused before it is sent, and the error names the field.
+func TestTextThatIsNotUTF8(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := NewFake()
+		requests := seen(fake)
+		c := start(t, newPipeNet(), nil, fake)
+		const bad = "a\xff"
+		_, onePut := c.Put(t.Context(), "q", nil, Key(bad))
+		_, puts := c.PutBatch(t.Context(), []Put{{Queue: "q", Options: []PutOption{Header(bad, "v")}}})
+		_, reserve := c.Reserve(t.Context(), ReserveOptions{Queues: []string{bad}, Max: 2})
+		_, trigger := c.Schedules().Trigger(t.Context(), "q", bad, time.Time{})
+		for field, err := range map[string]error{"key": onePut, "headers": puts, "queues": reserve, "name": trigger} {
+			e, ok := errors.AsType[*Error](err)
+			want := field + ": not valid UTF-8"
+			if !ok || !errors.Is(err, Reason("INVALID")) || e.Outcome != OutcomeNotApplied || e.Message != want {
+				t.Errorf("%s: %v", field, err)
+			}
+		}
+		if len(*requests) > 0 {
+			t.Errorf("sent: %T", (*requests)[0])
+		}
+	})
+}
+
 func TestPutOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := NewFake()

@@ -5,6 +5,7 @@ import (
 	"github.com/belfrydb/belfry/client/internal/placement"
 	"github.com/belfrydb/belfry/client/internal/session"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/utf8field"
 )
 
 // Puts and acks are encoded when they are made, not when their batch leaves. So only bytes are kept
@@ -63,7 +64,7 @@ func (s *putScratch) request(p Put) (*belfryv1.PutRequest, int, error) {
 	}
 	bytes, valid := batchcodec.PutBytesMax(req)
 	if !valid {
-		return nil, 0, invalidError("queue, id, key and headers of a put must be valid UTF-8")
+		return nil, 0, invalidError("%s: not valid UTF-8", utf8field.Find(req))
 	}
 	return req, bytes, nil
 }

@@ -5,11 +5,13 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/routes"
 	"github.com/belfrydb/belfry/client/internal/servers"
 	"github.com/belfrydb/belfry/client/internal/session"
 	"github.com/belfrydb/belfry/client/internal/transport"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/utf8field"
 )
 
 // An endpoint is one server address.
@@ -32,7 +34,8 @@ type endpoints struct {
 
 // newEndpoint makes the connect clients for one address.
 func newEndpoint(u string, h connect.HTTPClient, s *session.Server) *endpoint {
-	plain := transport.Uncompressed()
+	plain := connect.WithClientOptions(transport.Uncompressed(),
+		connect.WithInterceptors(utf8field.Interceptor(failure.NotUTF8)))
 	return &endpoint{
 		queue:     belfryv1connect.NewQueueServiceClient(h, u, plain),
 		admin:     belfryv1connect.NewAdminServiceClient(h, u, plain),

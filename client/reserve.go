@@ -49,7 +49,7 @@ func (c *Client) Reserve(ctx context.Context, o ReserveOptions) ([]*Job, error) 
 	case o.Wait < 0 || o.TTR < 0:
 		return nil, invalidError("ReserveOptions.Wait and TTR must not be negative")
 	case !utf8.ValidString(strings.Join(o.Queues, "")):
-		return nil, invalidError("the names of queues must be valid UTF-8")
+		return nil, invalidError("queues: not valid UTF-8")
 	}
 	if o.Max == 1 && !c.limits.Off {
 		job, err := c.polls.Reserve(ctx, coalesce.Poll(o))

@@ -95,6 +95,24 @@ func TestKeysCommands(t *testing.T) {
 	}
 }
 
+// TestTextThatIsNotUTF8: the message names the flag or the field, and nothing is sent.
+func TestTextThatIsNotUTF8(t *testing.T) {
+	for want, args := range map[string][]string{
+		"--key":  {"put", "orders", "--key", "\xff", "x"},
+		"--id":   {"put", "orders", "--id", "\xff", "x"},
+		"queue":  {"put", "\xff", "x"},
+		"prefix": {"keys", "list", "orders", "\xff"},
+		"key":    {"keys", "pause", "orders", "\xff"},
+		"name":   {"schedule", "put", "orders", "\xff", "x", "--every", "1m"},
+	} {
+		h := newHarness(t, answerKeys)
+		got := h.Run(args...)
+		if len(h.Requests) > 0 || got.Code != cli.CodeUsage || got.Err != "belfry: INVALID: "+want+": not valid UTF-8\n" {
+			t.Errorf("%q: %+v, want %s named", args, got, want)
+		}
+	}
+}
+
 // sentOfKeys returns the requests that concern keys.
 func sentOfKeys(h *clitest.Harness) (all []proto.Message) {
 	for _, r := range clitest.Sent[*belfryv1.ListKeysRequest](h) {

@@ -99,6 +99,9 @@ func Invalidf(format string, args ...any) *Error {
 	}
 }
 
+// NotUTF8 is the error of a call with a text that cannot be sent.
+func NotUTF8(field string) error { return Invalidf("%s: not valid UTF-8", field) }
+
 // Closed is the error of a call to a closed client.
 func Closed() *Error {
 	return &Error{

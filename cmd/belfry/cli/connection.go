@@ -21,6 +21,7 @@ import (
 	"github.com/belfrydb/belfry/client"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/utf8field"
 )
 
 // Connection is the way to a server, or to the first of several that can be reached.
@@ -75,13 +76,14 @@ func (a *App) Connect() (*Connection, error) {
 		return http.ErrUseLastResponse // what it leads to has no business with the token
 	}}
 	base := urls[0].String()
-	retry := connect.WithInterceptors(retryInterceptor(100*time.Millisecond, 2*time.Second, servers))
+	calls := connect.WithInterceptors(utf8field.Interceptor(notUTF8),
+		retryInterceptor(100*time.Millisecond, 2*time.Second, servers))
 	return &Connection{
 		URL:       base,
 		HTTP:      caller,
-		Queues:    belfryv1connect.NewQueueServiceClient(caller, base, retry),
-		Admin:     belfryv1connect.NewAdminServiceClient(caller, base, retry),
-		Schedules: belfryv1connect.NewScheduleServiceClient(caller, base, retry),
+		Queues:    belfryv1connect.NewQueueServiceClient(caller, base, calls),
+		Admin:     belfryv1connect.NewAdminServiceClient(caller, base, calls),
+		Schedules: belfryv1connect.NewScheduleServiceClient(caller, base, calls),
 
 		servers: servers,
 	}, nil
