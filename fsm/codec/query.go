@@ -345,11 +345,11 @@ func appendEnd(dst []byte, end *fsm.End) []byte {
 }
 
 func (r *Reader) end(state fsm.State) *fsm.End {
-	end := fsm.End{At: r.Time(), AttemptUnknown: r.flag()}
-	if state <= fsm.Dead && end == (fsm.End{}) { // no state of a job that has ended
+	at, unknown := r.Time(), r.flag()
+	if state <= fsm.Dead && at == 0 && !unknown { // no state of a job that has ended
 		return nil
 	}
-	return &end
+	return &fsm.End{At: at, AttemptUnknown: unknown}
 }
 
 // job reads a job. A generated id is made again from partition and serial.

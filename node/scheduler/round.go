@@ -13,7 +13,7 @@ import (
 )
 
 // room is what a queue that was full lately may have in a round, so that few commands are refused: one
-// job at first, and twice as many each time that all fitted.
+// job at first, and twice as many after each round that had jobs of the queue, all of which fitted.
 type room struct {
 	jobs  int
 	until fsm.Time // it is forgotten then
@@ -26,10 +26,11 @@ type budget struct {
 	smallest uint64
 }
 
-// admits reports whether any firing of a schedule fits at time now: what is too late needs no room, and a
-// job that is smaller than all before may fit where they do not.
+// admits reports whether any command of a schedule fits at time now: what is too late needs no room, nor
+// does a schedule that is to be planned anew, and a job that is smaller than all before may fit where they
+// do not.
 func (b *budget) admits(v *fsm.Schedule, bytes uint64, now fsm.Time) bool {
-	return b.jobs > 0 || bytes < b.smallest || v.Next < now-fsm.Time(schedules.Window(v))
+	return b.jobs > 0 || bytes < b.smallest || v.Replan && !v.Pending || v.Next < now-fsm.Time(schedules.Window(v))
 }
 
 // take returns the commands of a plan before the first job for which no room is left. What was missed
@@ -59,7 +60,7 @@ type chain struct {
 	namespace string
 	requests  []*fsm.Request
 	left      uint64 // bytes that the last request may still copy
-	// fitted are the queues that took a job. full are those that were full, and refused the schedules for
+	// fitted are the queues that took a job, or skipped one as the schedule wants. full are those that were full, and refused the schedules for
 	// which they were. smaller are those of them that had room for a smaller job. failed are the queues of
 	// the request that could not be proposed.
 	fitted, full, smaller, failed map[string]bool
@@ -67,6 +68,10 @@ type chain struct {
 	// beside says that the chain waited for quota, and went on beside the next rounds.
 	beside bool
 }
+
+// mayGoOn reports whether the namespace of a chain that has ended may have more, which rounds have passed
+// over meanwhile. What is left of a chain that failed is held.
+func (c *chain) mayGoOn() bool { return c.beside && len(c.failed) == 0 }
 
 func newChain(namespace string) *chain {
 	return &chain{
@@ -155,7 +160,7 @@ func (s *Scheduler) propose(ctx context.Context, chains map[string]*chain) {
 			})
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if s.ended = append(s.ended, c); c.beside {
+			if s.ended = append(s.ended, c); c.mayGoOn() {
 				s.wake.Send()
 			}
 		})
@@ -186,8 +191,9 @@ func (s *Scheduler) runChain(ctx context.Context, c *chain, beforeWait func()) {
 			fire := f.(*fsm.Fire)
 			if results[i].Code == fsm.QueueFull {
 				c.full[fire.Queue], c.refused[heldName{fire.Queue, fire.Name}] = true, true
-			} else if results[i].Created {
-				c.fitted[fire.Queue], c.smaller[fire.Queue] = true, c.full[fire.Queue]
+			} else if results[i].Code == fsm.OK && fire.Put != 0 {
+				c.fitted[fire.Queue] = true
+				c.smaller[fire.Queue] = c.smaller[fire.Queue] || results[i].Created && c.full[fire.Queue]
 			}
 			s.cfg.Fired(fire, &results[i], max(0, s.cfg.Now().Sub(fire.Due)))
 		}
@@ -202,8 +208,8 @@ func (s *Scheduler) noteEnded() {
 	s.mu.Unlock()
 	now := s.cfg.Now()
 	for _, c := range ended {
-		if delete(s.busy, c.namespace); c.beside {
-			s.frontEnds = 0 // it may have more before front
+		if delete(s.busy, c.namespace); c.mayGoOn() {
+			s.frontEnds = 0 // what it has may be before front
 		}
 		for queue := range c.failed {
 			s.hold(heldName{queue: queue}, now)

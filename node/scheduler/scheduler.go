@@ -10,6 +10,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/schedules"
 	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/wakeup"
 )
 
@@ -68,8 +69,10 @@ type Scheduler struct {
 	settle chan chan struct{}
 
 	chains sync.WaitGroup // those that run
-	mu     sync.Mutex     // guards ended
+	mu     sync.Mutex     // guards what follows
 	ended  []*chain       // the chains whose outcome was not noted yet
+	over   chan struct{}  // closed when Run returns
+
 	// busy are the namespaces whose firings are being proposed.
 	busy map[string]bool
 
@@ -99,7 +102,11 @@ type heldName struct{ queue, name string }
 
 // New returns the scheduler of a shard.
 func New(cfg Config) *Scheduler {
-	return &Scheduler{cfg: cfg, wake: wakeup.New(), settle: make(chan chan struct{}), busy: map[string]bool{}}
+	s := &Scheduler{
+		cfg: cfg, wake: wakeup.New(), settle: make(chan chan struct{}), over: make(chan struct{}), busy: map[string]bool{},
+	}
+	close(s.over)
+	return s
 }
 
 // Moved receives the time of the next firing, 0 for none, after each entry. The goroutine that applies
@@ -114,14 +121,19 @@ func (s *Scheduler) Moved(next fsm.Time) {
 }
 
 // Settle waits until Run has proposed all firings that have come by now, but for those that are held: a
-// queue is full, or a namespace waits for its quota.
+// queue is full, or a namespace waits for its quota. It returns outcome.ErrNoLeader if Run ends before.
 func (s *Scheduler) Settle(ctx context.Context) error {
+	s.mu.Lock()
+	over := s.over
+	s.mu.Unlock()
 	settled := make(chan struct{})
 	for sent := s.settle; ; sent = nil {
 		select {
 		case sent <- settled:
 		case <-settled:
 			return nil
+		case <-over:
+			return outcome.ErrNoLeader
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -131,6 +143,11 @@ func (s *Scheduler) Settle(ctx context.Context) error {
 // Run proposes firings until ctx ends.
 func (s *Scheduler) Run(ctx context.Context) {
 	s.reset()
+	over := make(chan struct{})
+	defer close(over)
+	s.mu.Lock()
+	s.over = over
+	s.mu.Unlock()
 	defer s.noteEnded()
 	defer s.chains.Wait()
 	timer := time.NewTimer(noFiring)
