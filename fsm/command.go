@@ -88,6 +88,9 @@ type Put struct {
 	Queue string
 	// Partition of Partitions is how the caller routed: partition 0 of 1 for an ordinary queue.
 	Partition, Partitions uint32
+
+	// The small fields stand together, see TestPutIsSmall.
+
 	// Again lets the put in although an earlier job of that id has ended.
 	Again bool
 	// OnExisting says what happens if a job has the id already.
@@ -95,6 +98,7 @@ type Put struct {
 	Given       Given
 	Priority    int8
 	MaxAttempts uint32
+
 	// ID is the client's; empty lets the machine generate one.
 	ID string
 	// MaxWait, if not 0, bounds the due time of a job that OnExisting replaces: it is at most so long

@@ -12,3 +12,10 @@ func TestJobIsSmall(t *testing.T) {
 		t.Errorf("a job has %d bytes", size)
 	}
 }
+
+// TestPutIsSmall: an entry has up to 1,000 of them, so no field may leave a gap before another.
+func TestPutIsSmall(t *testing.T) {
+	if size := unsafe.Sizeof(Put{}); size > 184 {
+		t.Errorf("a put has %d bytes", size)
+	}
+}

@@ -52,7 +52,8 @@ func (s *Server) Now() time.Time {
 // time. Due jobs are ready, in the usual order of a queue (by priority, then by due time); waiting
 // calls have got the first of them. Leases that are over have expired, retries are due, and jobs
 // whose time to live is over are gone. Schedules have fired, as after an outage of this length: see
-// their CatchUp. No job is handed out before its due time.
+// their CatchUp. A full queue that refused a firing gets it once the clock was advanced by a second
+// more and there is room. No job is handed out before its due time.
 //
 // It is one jump: a lease that is granted within it begins at the end of the jump. To see what
 // happens on the way, advance in steps.

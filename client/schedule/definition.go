@@ -86,7 +86,7 @@ const (
 	CatchUpLatest CatchUp = iota
 	// CatchUpAll makes all happen, in order.
 	CatchUpAll
-	// CatchUpNone makes none happen that is more than a minute late.
+	// CatchUpNone makes the latest one happen if it is at most a minute late.
 	CatchUpNone
 )
 

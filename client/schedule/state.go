@@ -18,7 +18,9 @@ type Schedule struct {
 	Version uint64
 	// CreatedAt is when it was created, ChangedAt when it was last given another content.
 	CreatedAt, ChangedAt time.Time
-	// Next is the nominal time of the next firing; zero if there is none.
+	// Next is the nominal time of the next firing; zero if there is none. After a put through a node
+	// whose clock is over a second ahead it is the time from which on the leader is about to find it,
+	// unless a firing is pending: then its time.
 	Next time.Time
 	// NextLocal is Next as a clock in the time zone shows it, with its offset and abbreviation. Empty if
 	// the server that answered does not know the zone.

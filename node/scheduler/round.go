@@ -60,9 +60,9 @@ type chain struct {
 	namespace string
 	requests  []*fsm.Request
 	left      uint64 // bytes that the last request may still copy
-	// fitted are the queues that took a job, or skipped one as the schedule wants. full are those that were full, and refused the schedules for
-	// which they were. smaller are those of them that had room for a smaller job. failed are the queues of
-	// the request that could not be proposed.
+	// fitted are the queues that took a job, or skipped one as its schedule wants. full are those that were
+	// full, and refused the schedules for which they were. smaller are those of them that had room for a
+	// smaller job. failed are the queues of the request that could not be proposed.
 	fitted, full, smaller, failed map[string]bool
 	refused                       map[heldName]bool
 	// beside says that the chain waited for quota, and went on beside the next rounds.

@@ -90,7 +90,7 @@ const (
 	CatchUp_CATCH_UP_LATEST CatchUp = 1
 	// All happen, in order.
 	CatchUp_CATCH_UP_ALL CatchUp = 2
-	// None happens that is more than a minute late.
+	// The latest one happens if it is at most a minute late.
 	CatchUp_CATCH_UP_NONE CatchUp = 3
 )
 
@@ -805,7 +805,7 @@ type Schedule struct {
 	// When it was last given another content.
 	ChangedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=changed_at,json=changedAt,proto3" json:"changed_at,omitempty"`
 	// The nominal time of the next firing. Not set if there is none. After a put through a node whose clock is over a second ahead, the
-	// time from which on the leader is about to find it.
+	// time from which on the leader is about to find it, unless a firing is pending: then its time.
 	Next *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=next,proto3" json:"next,omitempty"`
 	// It is paused.
 	Paused bool `protobuf:"varint,10,opt,name=paused,proto3" json:"paused,omitempty"`
@@ -1134,7 +1134,7 @@ type PutScheduleResponse struct {
 	// Its version.
 	Version uint64 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
 	// The nominal time of the next firing. Not set if there is none. If the clock of the node that was asked is over a second ahead, the
-	// time from which on the leader is about to find it.
+	// time from which on the leader is about to find it, unless a firing is pending: then its time.
 	Next *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`
 	// What the rule may mean that was not intended, a sentence each.
 	Warnings []string `protobuf:"bytes,5,rep,name=warnings,proto3" json:"warnings,omitempty"`

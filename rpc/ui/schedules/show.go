@@ -180,7 +180,7 @@ func (v *Visit) policyFacts(s *belfryv1.Schedule) g.Node {
 		markup.Fact("After an outage or a pause", map[belfryv1.CatchUp]string{
 			belfryv1.CatchUp_CATCH_UP_LATEST: "the latest firing happens",
 			belfryv1.CatchUp_CATCH_UP_ALL:    "all firings happen",
-			belfryv1.CatchUp_CATCH_UP_NONE:   "no late firing happens",
+			belfryv1.CatchUp_CATCH_UP_NONE:   "the latest happens, at most a minute late",
 		}[p.GetCatchUp()]),
 		markup.Fact("Missed when later than", wire.FormatDuration(p.GetWindow().AsDuration())),
 		markup.Fact("While an earlier job has not ended", map[belfryv1.Overlap]string{
