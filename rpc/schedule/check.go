@@ -115,6 +115,9 @@ func (s *Service) spec(c *check.Request, in *belfryv1.ScheduleSpec) (fsm.Schedul
 		Start: exactTime(c, "spec.start", in.GetStart()), End: exactTime(c, "spec.end", in.GetEnd()),
 		Jitter: duration(c, "spec.jitter", in.GetJitter(), 0, jitterMax), Exclude: in.GetExclude(),
 	}
+	if in.GetEvery() != nil && spec.Every == 0 { // to cron it is no every
+		c.Span("spec.every", in.GetEvery(), everyMin, everyMax)
+	}
 	switch in.GetDst() {
 	case belfryv1.DST_DST_UNSPECIFIED, belfryv1.DST_DST_ONCE:
 		spec.DST = uint8(cron.Once)

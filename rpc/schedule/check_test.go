@@ -122,6 +122,7 @@ func TestDurations(t *testing.T) {
 		{every(&durationpb.Duration{Seconds: -forever}), "spec.every", "-315576000000s is out of range: 1s to 292y"},
 		{every(&durationpb.Duration{Seconds: math.MaxInt64}), "spec.every", "not a valid duration; the range is 1s to 292y"},
 		{every(durationpb.New(time.Second - time.Millisecond)), "spec.every", "999ms is less than 1s"},
+		{every(durationpb.New(0)), "spec.every", "0s is out of range: 1s to 292y"},
 		{minutely(&durationpb.Duration{Seconds: forever}, nil), "spec.phase", "315576000000s is out of range: 0s to 292y"},
 		{minutely(durationpb.New(time.Minute), nil), "spec.phase", "1m0s is not less than every"},
 		{minutely(nil, &durationpb.Duration{Seconds: forever}), "spec.jitter", "315576000000s is out of range: 0s to 24h"},
