@@ -238,9 +238,9 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 		const bad = "a\xff"
 		_, onePut := c.Put(t.Context(), "q", nil, Key(bad))
 		_, puts := c.PutBatch(t.Context(), []Put{{Queue: "q", Options: []PutOption{Header(bad, "v")}}})
-		_, reserve := c.Reserve(t.Context(), ReserveOptions{Queues: []string{bad}, Max: 2})
+		_, reserve := c.Reserve(t.Context(), ReserveOptions{Queues: []string{"q", "\xe2", "\x82\xac"}, Max: 2})
 		_, trigger := c.Schedules().Trigger(t.Context(), "q", bad, time.Time{})
-		for field, err := range map[string]error{"key": onePut, "headers": puts, "queues": reserve, "name": trigger} {
+		for field, err := range map[string]error{"key": onePut, "headers": puts, "queues[1]": reserve, "name": trigger} {
 			e, ok := errors.AsType[*Error](err)
 			want := field + ": not valid UTF-8"
 			if !ok || !errors.Is(err, Reason("INVALID")) || e.Outcome != OutcomeNotApplied || e.Message != want {

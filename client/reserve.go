@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -19,6 +18,7 @@ import (
 	"github.com/belfrydb/belfry/client/internal/placement"
 	"github.com/belfrydb/belfry/client/internal/session"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/utf8field"
 	"github.com/belfrydb/belfry/stream"
 )
 
@@ -48,8 +48,8 @@ func (c *Client) Reserve(ctx context.Context, o ReserveOptions) ([]*Job, error) 
 		return nil, invalidError("ReserveOptions.Max is %d, must be 1 to %d", o.Max, batchJobsMax)
 	case o.Wait < 0 || o.TTR < 0:
 		return nil, invalidError("ReserveOptions.Wait and TTR must not be negative")
-	case !utf8.ValidString(strings.Join(o.Queues, "")):
-		return nil, invalidError("queues: not valid UTF-8")
+	case slices.ContainsFunc(o.Queues, func(queue string) bool { return !utf8.ValidString(queue) }):
+		return nil, invalidError("%s: not valid UTF-8", utf8field.Find(&belfryv1.ReserveRequest{Queues: o.Queues}))
 	}
 	if o.Max == 1 && !c.limits.Off {
 		job, err := c.polls.Reserve(ctx, coalesce.Poll(o))

@@ -201,6 +201,8 @@ func (s *shard) lead(ctx context.Context, l *raftgroup.Leadership) {
 	s.admission.Quotas.Reset(term)
 	defer s.admission.Quotas.Reset(0)
 	s.calls.Begin()
+	s.scheduler.Begin()
+	defer s.scheduler.End()
 	if !s.Serve(l) {
 		s.calls.End(outcome.ErrNoLeader)
 		return

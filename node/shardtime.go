@@ -330,7 +330,7 @@ func (n *Node) Settle(ctx context.Context) error {
 
 func (s *shard) awaitIdle(ctx context.Context) error {
 	if err := s.scheduler.Settle(ctx); err != nil {
-		return err
+		return s.refusal(err)
 	}
 	deadline := s.nextDeadline()
 	for more := deadline != 0 && deadline <= s.clock.Now(); more; {

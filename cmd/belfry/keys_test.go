@@ -98,12 +98,13 @@ func TestKeysCommands(t *testing.T) {
 // TestTextThatIsNotUTF8: the message names the flag or the field, and nothing is sent.
 func TestTextThatIsNotUTF8(t *testing.T) {
 	for want, args := range map[string][]string{
-		"--key":  {"put", "orders", "--key", "\xff", "x"},
-		"--id":   {"put", "orders", "--id", "\xff", "x"},
-		"queue":  {"put", "\xff", "x"},
-		"prefix": {"keys", "list", "orders", "\xff"},
-		"key":    {"keys", "pause", "orders", "\xff"},
-		"name":   {"schedule", "put", "orders", "\xff", "x", "--every", "1m"},
+		"--key":    {"put", "orders", "--key", "\xff", "x"},
+		"--header": {"put", "orders", "--header", "a=\xff", "x"},
+		"--id":     {"put", "orders", "--id", "\xff", "x"},
+		"queue":    {"put", "\xff", "x"},
+		"prefix":   {"keys", "list", "orders", "\xff"},
+		"key":      {"keys", "pause", "orders", "\xff"},
+		"name":     {"schedule", "put", "orders", "\xff", "x", "--every", "1m"},
 	} {
 		h := newHarness(t, answerKeys)
 		got := h.Run(args...)

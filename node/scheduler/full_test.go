@@ -83,6 +83,24 @@ func fill(d *shard) {
 		&fsm.Put{Queue: "full", Partitions: 1})
 }
 
+// TestNamespaceIsHeld: when the quota of a namespace refuses a request, the other queues of the namespace
+// are not tried one after the other.
+func TestNamespaceIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShard(t)
+		begins := everySecond{}.Next(d.now())
+		for i := range 50 {
+			d.apply(&fsm.PutSchedule{
+				Queue: fmt.Sprintf("short1/q%d", i), Partitions: 1, Name: "s", Next: begins + fsm.Time(i)*second/50,
+			})
+		}
+		d.lead(begins.Sub(d.now()) + 10*time.Second)
+		if d.proposed < 4 || d.proposed > 6 { // it waits for a second, and is held for one
+			t.Errorf("%d requests in ten seconds", d.proposed)
+		}
+	})
+}
+
 // TestQuotasThatFail: while namespaces without quota have their firings refused one after the other, the
 // schedules that are held are not looked at each time.
 func TestQuotasThatFail(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 )
 
 // room is what a queue that was full lately may have in a round, so that few commands are refused: one
-// job at first, and twice as many after each round that had jobs of the queue, all of which fitted.
+// job at first, and twice as many after each round in which none of the queue's was refused.
 type room struct {
 	jobs  int
 	until fsm.Time // it is forgotten then
@@ -60,23 +60,24 @@ type chain struct {
 	namespace string
 	requests  []*fsm.Request
 	left      uint64 // bytes that the last request may still copy
-	// fitted are the queues that took a job, or skipped one as its schedule wants. full are those that were
-	// full, and refused the schedules for which they were. smaller are those of them that had room for a
-	// smaller job. failed are the queues of the request that could not be proposed.
-	fitted, full, smaller, failed map[string]bool
-	refused                       map[heldName]bool
+	// fitted are the queues that took a job, or needed no room for one. full are those that were full, and
+	// refused the schedules for which they were. smaller are those of them that had room for a smaller job.
+	fitted, full, smaller map[string]bool
+	refused               map[heldName]bool
+	// failed says that a request could not be proposed; those after it were not tried.
+	failed bool
 	// beside says that the chain waited for quota, and went on beside the next rounds.
 	beside bool
 }
 
 // mayGoOn reports whether the namespace of a chain that has ended may have more, which rounds have passed
-// over meanwhile. What is left of a chain that failed is held.
-func (c *chain) mayGoOn() bool { return c.beside && len(c.failed) == 0 }
+// over meanwhile. That of a chain that failed is held.
+func (c *chain) mayGoOn() bool { return c.beside && !c.failed }
 
 func newChain(namespace string) *chain {
 	return &chain{
 		namespace: namespace, fitted: map[string]bool{}, full: map[string]bool{}, smaller: map[string]bool{},
-		failed: map[string]bool{}, refused: map[heldName]bool{},
+		refused: map[heldName]bool{},
 	}
 }
 
@@ -112,14 +113,14 @@ func (s *Scheduler) round(ctx context.Context, due *schedules.Due, now fsm.Time,
 		calendar, err := s.cfg.Calendar(v)
 		if err != nil {
 			s.cfg.Note("reading the rule of schedule "+v.Name+" of queue "+v.Queue, err)
-			s.hold(heldName{v.Queue, v.Name}, now)
+			s.hold(heldName{queue: v.Queue, name: v.Name}, now)
 			continue
 		}
 		plan, lags := schedules.Plan(v, now, calendar, most)
 		if lags {
-			s.lagging[heldName{v.Queue, v.Name}] = true
+			s.lagging[heldName{queue: v.Queue, name: v.Name}] = true
 		} else if len(s.lagging) > 0 {
-			delete(s.lagging, heldName{v.Queue, v.Name})
+			delete(s.lagging, heldName{queue: v.Queue, name: v.Name})
 		}
 		for _, f := range plan {
 			firings += 1 + f.Missed
@@ -182,18 +183,18 @@ func (s *Scheduler) runChain(ctx context.Context, c *chain, beforeWait func()) {
 			if ctx.Err() == nil && !errors.Is(err, outcome.ErrNoLeader) {
 				s.cfg.Note("proposing firings", err)
 			}
-			for _, f := range req.Commands {
-				c.failed[fsm.QueueOf(f)] = true
-			}
+			c.failed = true
 			return
 		}
 		for i, f := range req.Commands {
 			fire := f.(*fsm.Fire)
 			if results[i].Code == fsm.QueueFull {
-				c.full[fire.Queue], c.refused[heldName{fire.Queue, fire.Name}] = true, true
+				c.full[fire.Queue], c.refused[heldName{queue: fire.Queue, name: fire.Name}] = true, true
 			} else if results[i].Code == fsm.OK && fire.Put != 0 {
 				c.fitted[fire.Queue] = true
-				c.smaller[fire.Queue] = c.smaller[fire.Queue] || results[i].Created && c.full[fire.Queue]
+				if results[i].Created && c.full[fire.Queue] {
+					c.smaller[fire.Queue] = true
+				}
 			}
 			s.cfg.Fired(fire, &results[i], max(0, s.cfg.Now().Sub(fire.Due)))
 		}
@@ -211,8 +212,8 @@ func (s *Scheduler) noteEnded() {
 		if delete(s.busy, c.namespace); c.mayGoOn() {
 			s.frontEnds = 0 // what it has may be before front
 		}
-		for queue := range c.failed {
-			s.hold(heldName{queue: queue}, now)
+		if c.failed {
+			s.hold(heldName{namespace: c.namespace}, now)
 		}
 		for name := range c.refused {
 			if !c.smaller[name.queue] {
@@ -223,7 +224,7 @@ func (s *Scheduler) noteEnded() {
 		}
 		for queue := range c.fitted {
 			switch r := s.room[queue]; {
-			case r.jobs == 0, c.full[queue], c.failed[queue]:
+			case r.jobs == 0, c.full[queue]:
 			case r.jobs > commandsMax/2:
 				delete(s.room, queue)
 			default:

@@ -71,7 +71,7 @@ type Scheduler struct {
 	chains sync.WaitGroup // those that run
 	mu     sync.Mutex     // guards what follows
 	ended  []*chain       // the chains whose outcome was not noted yet
-	over   chan struct{}  // closed when Run returns
+	over   chan struct{}  // closed unless this node leads
 
 	// busy are the namespaces whose firings are being proposed.
 	busy map[string]bool
@@ -79,7 +79,7 @@ type Scheduler struct {
 	// asOf is the time of the last step. What follows is of the present leadership, and of a clock that was
 	// not set back since.
 	asOf fsm.Time
-	// held are the queues and schedules that are passed over until a time.
+	// held are the namespaces, queues and schedules that are passed over until a time.
 	held map[heldName]fsm.Time
 	// room says what queues that were full lately may have.
 	room map[string]room
@@ -97,8 +97,8 @@ type Scheduler struct {
 	laggingFired bool
 }
 
-// heldName is a queue, or with a name a schedule of it.
-type heldName struct{ queue, name string }
+// heldName is a queue, or with a name a schedule of it. Without either it is a namespace.
+type heldName struct{ namespace, queue, name string }
 
 // New returns the scheduler of a shard.
 func New(cfg Config) *Scheduler {
@@ -120,8 +120,23 @@ func (s *Scheduler) Moved(next fsm.Time) {
 	}
 }
 
+// Begin and End enclose a leadership, in which Run runs: outside, Settle does not wait.
+func (s *Scheduler) Begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = make(chan struct{})
+}
+
+// End ends what Begin began.
+func (s *Scheduler) End() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.over)
+}
+
 // Settle waits until Run has proposed all firings that have come by now, but for those that are held: a
-// queue is full, or a namespace waits for its quota. It returns outcome.ErrNoLeader if Run ends before.
+// queue is full, or a namespace waits for its quota. It returns outcome.ErrNoLeader if this node does not
+// lead, or no longer.
 func (s *Scheduler) Settle(ctx context.Context) error {
 	s.mu.Lock()
 	over := s.over
@@ -143,11 +158,6 @@ func (s *Scheduler) Settle(ctx context.Context) error {
 // Run proposes firings until ctx ends.
 func (s *Scheduler) Run(ctx context.Context) {
 	s.reset()
-	over := make(chan struct{})
-	defer close(over)
-	s.mu.Lock()
-	s.over = over
-	s.mu.Unlock()
 	defer s.noteEnded()
 	defer s.chains.Wait()
 	timer := time.NewTimer(noFiring)
@@ -223,8 +233,9 @@ func (s *Scheduler) step(ctx context.Context) (wait time.Duration) {
 
 // isHeld reports whether a schedule is passed over.
 func (s *Scheduler) isHeld(queue string, name []byte) bool {
-	return s.busy[fsm.NamespaceOf(queue)] || s.held[heldName{queue: queue}] != 0 ||
-		s.held[heldName{queue, string(name)}] != 0
+	namespace := fsm.NamespaceOf(queue)
+	return s.busy[namespace] || s.held[heldName{namespace: namespace}] != 0 || s.held[heldName{queue: queue}] != 0 ||
+		s.held[heldName{queue: queue, name: string(name)}] != 0
 }
 
 // pass proposes firings of schedules that are in time. done says that there was none since it began: next
@@ -239,7 +250,7 @@ func (s *Scheduler) pass(ctx context.Context, now fsm.Time) (next fsm.Time, done
 	inFront := s.place == s.front
 	due := s.cfg.Due(&schedules.DueQuery{
 		Now: now, From: s.place, Most: roundMax, Skip: func(queue string, name []byte) bool {
-			return s.isHeld(queue, name) || s.lagging[heldName{queue, string(name)}]
+			return s.isHeld(queue, name) || s.lagging[heldName{queue: queue, name: string(name)}]
 		},
 	})
 	s.place = due.Rest
@@ -269,7 +280,7 @@ func (s *Scheduler) catchUp(ctx context.Context, now fsm.Time) bool {
 	}
 	due := s.cfg.Due(&schedules.DueQuery{
 		Now: now, From: s.laggingPlace, Most: roundMax, Skip: func(queue string, name []byte) bool {
-			return s.isHeld(queue, name) || !s.lagging[heldName{queue, string(name)}]
+			return s.isHeld(queue, name) || !s.lagging[heldName{queue: queue, name: string(name)}]
 		},
 	})
 	s.laggingPlace = due.Rest

@@ -32,7 +32,6 @@ type once struct{ everySecond }
 
 func (once) Next(fsm.Time) fsm.Time { return 0 }
 
-// shard is a machine whose entries are applied at once, at the time of the bubble.
 // ends is a calendar of every whole second before a time.
 type ends struct {
 	everySecond
@@ -46,13 +45,15 @@ func (e ends) Next(t fsm.Time) fsm.Time {
 	return 0
 }
 
+// shard is a machine whose entries are applied at once, at the time of the bubble.
 type shard struct {
 	t        *testing.T
 	mu       sync.Mutex // guards the machine, as the lock of a replica does, and what is counted
 	m        *machine.Machine
 	s        *Scheduler
-	ahead    atomic.Int64 // of the clock of the shard, in nanoseconds
-	fails    error        // of every proposal
+	ahead    atomic.Int64  // of the clock of the shard, in nanoseconds
+	fails    error         // of every proposal
+	stands   chan struct{} // if there is one, proposals wait for it to be closed
 	proposed int
 	refused  int           // commands
 	late     time.Duration // the most that a firing was late
@@ -122,6 +123,9 @@ func (d *shard) propose(ctx context.Context, req *fsm.Request, beforeWait func()
 	d.mu.Unlock()
 	if d.fails != nil {
 		return nil, d.fails
+	}
+	if d.stands != nil {
+		<-d.stands
 	}
 	if namespace := fsm.NamespaceOf(fsm.QueueOf(req.Commands[0])); strings.HasPrefix(namespace, "short") {
 		beforeWait()
@@ -448,16 +452,25 @@ func TestSettle(t *testing.T) {
 			t.Errorf("before the first leadership: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		go d.s.Run(ctx)
-		synctest.Wait()
+		d.s.Begin()
+		go func() {
+			time.Sleep(time.Second) // this node leads, and its duties are about to begin
+			d.s.Run(ctx)
+			d.s.End()
+		}()
 		d.ahead.Store(10 * int64(second))
 		if err := d.s.Settle(t.Context()); err != nil || d.jobs("q") < 10 {
 			t.Errorf("%d jobs, %v", d.jobs("q"), err)
 		}
+		d.ahead.Add(int64(second))
+		d.stands = make(chan struct{})
+		settled := make(chan error)
+		go func() { settled <- d.s.Settle(t.Context()) }()
+		synctest.Wait() // Run waits for a proposal, and Settle for Run
 		cancel()
-		synctest.Wait()
-		if err := d.s.Settle(t.Context()); !errors.Is(err, outcome.ErrNoLeader) {
-			t.Errorf("after the leadership: %v", err)
+		close(d.stands)
+		if err := <-settled; !errors.Is(err, outcome.ErrNoLeader) {
+			t.Errorf("as the leadership ended: %v", err)
 		}
 	})
 }

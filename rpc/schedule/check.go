@@ -115,7 +115,7 @@ func (s *Service) spec(c *check.Request, in *belfryv1.ScheduleSpec) (fsm.Schedul
 		Start: exactTime(c, "spec.start", in.GetStart()), End: exactTime(c, "spec.end", in.GetEnd()),
 		Jitter: duration(c, "spec.jitter", in.GetJitter(), 0, jitterMax), Exclude: in.GetExclude(),
 	}
-	if in.GetEvery() != nil && spec.Every == 0 { // to cron it is no every
+	if in.GetEvery() != nil && spec.Every == 0 { // package cron takes 0 as not given
 		c.Span("spec.every", in.GetEvery(), everyMin, everyMax)
 	}
 	switch in.GetDst() {

@@ -89,6 +89,9 @@ func (a *App) Connect() (*Connection, error) {
 	}, nil
 }
 
+// notUTF8 is the refusal of a call with a text that cannot be sent, as a server would write it.
+func notUTF8(field string) error { return fault.Invalid(field, "not valid UTF-8").Wire() }
+
 // Token reads the token that calls carry; empty for none.
 func (a *App) Token() (string, error) {
 	if a.tokenFile == "" {

@@ -58,9 +58,6 @@ func retryInterceptor(first, longest time.Duration, servers *serverList) connect
 	}
 }
 
-// notUTF8 is the refusal of a call with a text that cannot be sent, as a server would write it.
-func notUTF8(field string) error { return fault.Invalid(field, "not valid UTF-8").Wire() }
-
 // Wait waits for a while. It reports false if ctx ends before.
 func Wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)

@@ -79,6 +79,7 @@ func (a verbs) putCommand() *cobra.Command {
 			"the queue")
 	flags.Var(&f.ttl, flag.TTL, "how long it may wait for a consumer")
 	flags.StringArrayVarP(&f.headers, flag.Header, "H", nil, "a header `name=value`; may be repeated")
+	cli.SetsField(flags, flag.Header, "headers")
 	flags.BoolVar(&f.request.Again, flag.Again, false, "also if an earlier job of this id ended within the dedup window")
 	flags.StringVar(&f.request.Key, flag.Key, "",
 		"its key: the queue's settings for keys hold for all jobs of one key together")
