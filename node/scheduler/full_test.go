@@ -2,12 +2,109 @@ package scheduler
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
 )
+
+// TestFullQueueWithABacklog: a full queue is tried with one command, and gets more only as they fit. So
+// few commands are refused, also while its room grows slowly, and what is too late is missed in time.
+func TestFullQueueWithABacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShard(t)
+		d.apply(&fsm.Configure{Queue: "full", Partitions: 1, Version: 1, Settings: fsm.Settings{MaxJobs: 1}})
+		const all, past = 100, 200
+		begins := now()/second*second - past*second
+		for i := range all {
+			d.apply(&fsm.PutSchedule{
+				Queue: "full", Partitions: 1, Name: fmt.Sprintf("s%d", i), Next: begins,
+				Policy: fsm.SchedulePolicy{CatchUp: fsm.CatchUpAll},
+			})
+		}
+		d.apply(&fsm.PutSchedule{
+			Queue: "full", Partitions: 1, Name: "once", Next: now(), Spec: fsm.ScheduleSpec{Cron: "once"},
+			Policy: fsm.SchedulePolicy{Window: 5 * time.Second},
+		})
+		d.lead(10*time.Second + 500*time.Millisecond)
+		if n := d.jobs("full"); n != 1 || d.refused > commandsMax+20 {
+			t.Errorf("%d jobs, %d commands were refused", n, d.refused)
+		}
+		once := d.m.Answer(&fsm.ScheduleQuery{Queue: "full", Name: "once"}, d.now()).Schedules[0]
+		if once.Counts.Missed != 1 {
+			t.Errorf("the firing whose window has ended: %+v", once.Counts)
+		}
+		d.refused = 0
+		go func() {
+			for room := range uint64(30) {
+				settings := fsm.Settings{MaxJobs: 2 + room}
+				d.apply(&fsm.Configure{Queue: "full", Partitions: 1, Version: 2 + room, Settings: settings})
+				time.Sleep(time.Second / 3)
+			}
+		}()
+		d.lead(12 * time.Second)
+		if n := d.jobs("full"); n != 31 || d.refused > commandsMax+60 {
+			t.Errorf("%d jobs as room grew slowly, %d commands were refused", n, d.refused)
+		}
+		d.apply(&fsm.Configure{Queue: "full", Partitions: 1, Version: 40})
+		d.lead(5 * time.Second)
+		if n, want := d.jobs("full"), uint64(now().Sub(begins)/time.Second+1)*all; n != want {
+			t.Errorf("%d jobs once the queue had room again, want %d", n, want)
+		}
+	})
+}
+
+// TestFullQueueMissesInTime: what is too late for a full queue counts as missed while the queue is full, also
+// of schedules that have later times.
+func TestFullQueueMissesInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShard(t)
+		d.apply(&fsm.Configure{Queue: "full", Partitions: 1, Version: 1, Settings: fsm.Settings{MaxJobs: 1}})
+		names := []string{"a", "b", "c"}
+		for _, name := range names {
+			d.apply(&fsm.PutSchedule{
+				Queue: "full", Partitions: 1, Name: name, Next: everySecond{}.Next(d.now()),
+				Policy: fsm.SchedulePolicy{CatchUp: fsm.CatchUpAll, Window: 5 * time.Second},
+			})
+		}
+		const seconds = 30
+		d.lead(seconds*time.Second + 500*time.Millisecond)
+		for _, name := range names {
+			s := d.m.Answer(&fsm.ScheduleQuery{Queue: "full", Name: name}, d.now()).Schedules[0]
+			// The window, the second for which a full queue is held, and one round more.
+			if n := s.Counts.Missed + s.Counts.Fired; n < seconds-7 {
+				t.Errorf("%s: %d of %d times are dealt with", name, n, seconds)
+			}
+		}
+		if n := d.jobs("full"); n != 1 || d.refused > 2*seconds {
+			t.Errorf("%d jobs, %d commands were refused", n, d.refused)
+		}
+	})
+}
+
+// TestFullQueueForLargeJobs: a job that is too large for its queue does not keep smaller ones out of it.
+func TestFullQueueForLargeJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShard(t)
+		d.apply(&fsm.Configure{Queue: "q", Partitions: 1, Version: 1, Settings: fsm.Settings{MaxBytes: 170_000}})
+		for _, name := range []string{"large1", "large2", "small1", "small2", "small3"} {
+			size := 10
+			if strings.HasPrefix(name, "large") {
+				size = 50_000
+			}
+			d.apply(&fsm.PutSchedule{
+				Queue: "q", Partitions: 1, Name: name, Next: everySecond{}.Next(d.now()), Job: fsm.Put{Body: make([]byte, size)},
+				Policy: fsm.SchedulePolicy{CatchUp: fsm.CatchUpAll},
+			})
+		}
+		d.lead(20*time.Second + 500*time.Millisecond)
+		if n := d.jobs("q"); n != 1+3*20 || d.refused > 60 {
+			t.Errorf("%d jobs, %d commands were refused", n, d.refused)
+		}
+	})
+}
 
 // TestMissedFiringsMakeNoRoom: a round that only counts missed firings says nothing about the room of a
 // queue.

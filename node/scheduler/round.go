@@ -27,8 +27,8 @@ type budget struct {
 }
 
 // admits reports whether any command of a schedule fits at time now: what is too late needs no room, nor
-// does a schedule that is to be planned anew, and a job that is smaller than all before may fit where they
-// do not.
+// does a schedule whose next firing is to be found, and a job that is smaller than all before may fit where
+// they do not.
 func (b *budget) admits(v *fsm.Schedule, bytes uint64, now fsm.Time) bool {
 	return b.jobs > 0 || bytes < b.smallest || v.Replan && !v.Pending || v.Next < now-fsm.Time(schedules.Window(v))
 }
