@@ -32,17 +32,25 @@ const (
 	KindPauseSchedules Kind = 21
 	KindFire           Kind = 22
 	KindRunSchedule    Kind = 23
+
+	KindKick       Kind = 24
+	KindReserveJob Kind = 25
 )
 
 // Format returns the first format whose programs know the kind.
 func (k Kind) Format() Format {
-	if k >= KindPauseKey && k <= KindRunSchedule {
+	switch {
+	case k >= KindPauseKey && k <= KindRunSchedule:
 		return KeysFormat
+	case k == KindKick || k == KindReserveJob:
+		return FIFOFormat
+	default:
+		return FirstFormat
 	}
-	return FirstFormat
 }
 
-// Command is one of the pointer types *Put … *ResetClock of this file. Names, ids, headers and
+// Command is one of the pointer types *Put … *ResetClock of this file, or one of other files of this
+// package that has a Kind. Names, ids, headers and
 // bodies of a command are not checked here: the edge refuses what is malformed, and the machine
 // takes any bytes. Negative times and durations count as 0.
 type Command interface{ Kind() Kind }
@@ -94,10 +102,14 @@ type Put struct {
 	// Again lets the put in although an earlier job of that id has ended.
 	Again bool
 	// OnExisting says what happens if a job has the id already.
-	OnExisting  OnExisting
-	Given       Given
-	Priority    int8
+	OnExisting OnExisting
+	Given      Given
+	// FIFO keeps the place of the job among the READY jobs of its priority, which is by the time of this
+	// put: whatever its due time is, and however often it comes back.
+	FIFO        bool
 	MaxAttempts uint32
+	// Priority is from PriorityMin to PriorityMax, lower ones leave first; see RankOf.
+	Priority int64
 
 	// ID is the client's; empty lets the machine generate one.
 	ID string
@@ -152,12 +164,18 @@ type Nack struct {
 	Error string
 	// Dead sends the job to the dead letters at once.
 	Dead bool
+	// Priority replaces that of the job if PriorityGiven.
+	PriorityGiven bool
+	Priority      int64
 }
 
 // Release gives a job back without counting the attempt. Results: State, Due. Code: StaleLease.
 type Release struct {
 	Ref
 	Delay time.Duration
+	// Priority replaces that of the job if PriorityGiven.
+	PriorityGiven bool
+	Priority      int64
 }
 
 // Extend prolongs a lease and never shortens it. Result: Until. Code: StaleLease.

@@ -19,11 +19,13 @@ type Job struct {
 	// Attempt is the running number of attempts that count; Fence and Until are of the last lease.
 	Attempt, MaxAttempts, Redrives uint32
 	State                          State
-	Priority                       int8
+	// FIFO is that of the put.
+	FIFO bool
 	// Given says which of TTR, MaxAttempts, RetryDelays the put named. In a Reading the others have
 	// the value that applies instead: the queue's, else the default; elsewhere they are zero.
 	Given     Given
 	Generated bool
+	Priority  int64
 	Queue     string
 	Serial    uint64
 	// ID is the client's id, or the generated one if Generated.
@@ -56,6 +58,8 @@ type Job struct {
 	Version uint64
 	// Place, if not 0, replaces Serial in the order of the key's jobs: the job was redriven.
 	Place uint64
+	// Uses counts what happened to a FIFO job, nil if nothing did.
+	Uses *Uses
 	// Next is the successor that a put stored for the end of this job, nil if there is none.
 	Next *Successor
 	// End is that of a job that has ended, nil of a held one.

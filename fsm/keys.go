@@ -161,9 +161,7 @@ const PausedKeysMax = 10_000
 func (r *Request) Format() Format {
 	format := FirstFormat
 	for _, c := range r.Commands {
-		if format = max(format, c.Kind().Format()); keyField(c) != "" {
-			format = max(format, KeysFormat)
-		}
+		format = max(format, FormatOfCommand(c))
 	}
 	return format
 }
@@ -175,8 +173,23 @@ func (r *Request) NewField(format Format) string {
 		if field := keyField(c); field != "" && format < KeysFormat {
 			return field
 		}
+		if field := fifoField(c); field != "" && format < FIFOFormat {
+			return field
+		}
 	}
 	return ""
+}
+
+// FormatOfCommand returns the first format that has all of a command.
+func FormatOfCommand(c Command) Format {
+	switch {
+	case fifoField(c) != "":
+		return FIFOFormat
+	case keyField(c) != "":
+		return KeysFormat
+	default:
+		return c.Kind().Format()
+	}
 }
 
 // keyField returns the name in the API of the first field of a command that KeysFormat added, empty if

@@ -18,13 +18,18 @@ const (
 
 	KindSchedulesQuery QueryKind = 10
 	KindScheduleQuery  QueryKind = 11
+
+	KindSerialQuery QueryKind = 12
+	KindFirstQuery  QueryKind = 13
 )
 
 // Format returns the first format whose programs know the kind.
 func (k QueryKind) Format() Format {
 	switch {
+	case k > KindScheduleQuery:
+		return FIFOFormat
 	case k > KindMinuteQuery:
-		return 4
+		return KeysFormat
 	case k >= KindSearchQuery:
 		return 3
 	default:
@@ -34,7 +39,7 @@ func (k QueryKind) Format() Format {
 
 // Query is a question to a machine, as data: one of the pointer types *JobQuery, *ListQuery,
 // *QueueQuery, *QueuesQuery, *RecallQuery, *HeldQuery, *SearchQuery, *MinuteQuery, *KeysQuery, *SchedulesQuery,
-// *ScheduleQuery. As with commands, names and ids are not checked here.
+// *ScheduleQuery, *SerialQuery, *FirstQuery. As with commands, names and ids are not checked here.
 type Query interface {
 	// Kind returns the kind of the query.
 	Kind() QueryKind

@@ -41,6 +41,8 @@ type Queue struct {
 	// window that really holds.
 	Tombstones uint64
 	DedupSince Time
+	// Urgent is how many READY jobs have a priority below UrgentBelow.
+	Urgent uint64
 	// Recent is what it did lately, nil where that is not known. Only readings have it.
 	Recent *Recent
 	// Parked is how many calls of Reserve wait for its jobs at the leader of the shard; nil where that is

@@ -46,6 +46,10 @@ func QueueOf(c Command) string {
 		return c.Queue
 	case *RunSchedule:
 		return c.Queue
+	case *Kick:
+		return c.Queue
+	case *ReserveJob:
+		return c.Queue
 	}
 	return ""
 }

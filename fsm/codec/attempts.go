@@ -2,6 +2,8 @@ package codec
 
 import (
 	"encoding/binary"
+	"fmt"
+
 	"github.com/belfrydb/belfry/fsm"
 )
 
@@ -46,11 +48,14 @@ func ParseAttempts(b []byte) []fsm.Attempt {
 
 // The tagged fields of a held job, after a uvarint number of bytes.
 const (
-	heldWork    = 1 // uvarint leased, text client, attempts
-	heldKey     = 2 // the bytes of the key
-	heldVersion = 3 // uvarint
-	heldNext    = 6 // see AppendSuccessor
-	heldPlace   = 8 // uvarint
+	heldWork    = 1  // uvarint leased, text client, attempts
+	heldKey     = 2  // the bytes of the key
+	heldVersion = 3  // uvarint
+	heldNext    = 6  // see AppendSuccessor
+	heldRank    = 7  // uvarint, of a priority that takes more than a byte
+	heldPlace   = 8  // uvarint
+	heldFIFO    = 9  // nothing
+	heldUses    = 10 // uvarints, see fsm.Uses
 )
 
 // HeldFields are what the tagged fields of a held job say.
@@ -61,13 +66,18 @@ type HeldFields struct {
 	Key      string
 	Version  uint64
 	Place    uint64
+	// Priority is the one that takes more than a byte, 0 if it does not.
+	Priority int64
+	FIFO     bool
+	Uses     fsm.Uses
 	// Next is the successor, nil if there is none.
 	Next *fsm.Successor
 }
 
 // Any reports whether a job has any of the fields.
 func (f *HeldFields) Any() bool {
-	return f.Leased != 0 || len(f.Attempts) > 0 || f.Key != "" || f.Version != 0 || f.Place != 0 || f.Next != nil
+	return f.Leased != 0 || len(f.Attempts) > 0 || f.Key != "" || f.Version != 0 || f.Place != 0 || f.Next != nil ||
+		f.Priority != 0 || f.FIFO || f.Uses != (fsm.Uses{})
 }
 
 // AppendHeldFields appends the tagged fields of a held job.
@@ -83,7 +93,12 @@ func AppendHeldFields(dst []byte, f *HeldFields) []byte {
 	if f.Next != nil {
 		dst = tagged(dst, heldNext, func(b []byte) []byte { return AppendSuccessor(b, f.Next) })
 	}
-	return SetLength(taggedNumber(dst, heldPlace, f.Place), start, 1)
+	dst = taggedNumber(taggedRank(dst, heldRank, f.Priority != 0, f.Priority), heldPlace, f.Place)
+	dst = taggedFlag(dst, heldFIFO, f.FIFO)
+	if f.Uses != (fsm.Uses{}) {
+		dst = tagged(dst, heldUses, func(b []byte) []byte { return appendUses(b, &f.Uses) })
+	}
+	return SetLength(dst, start, 1)
 }
 
 // heldFields reads what AppendHeldFields appended.
@@ -101,6 +116,12 @@ func (r *Reader) heldFields(v *fsm.Job) {
 			v.Next = field.successor()
 		case heldPlace:
 			v.Place = field.Uvarint()
+		case heldRank:
+			v.Priority = field.wide()
+		case heldFIFO:
+			v.FIFO = true
+		case heldUses:
+			v.Uses = field.uses().OrNil()
 		default:
 			return false
 		}
@@ -113,25 +134,50 @@ func (r *Reader) heldFields(v *fsm.Job) {
 	}
 }
 
-// AppendSuccessor appends: uvarint version, due; byte priority; flag headers; 16 bytes content;
-// uvarint created; then as a held job: first due, options, headers, body.
+// The flags of a successor.
+const (
+	successorHeaders = 1 << iota
+	successorFIFO
+	successorWide
+	successorFlagsEnd
+)
+
+// AppendSuccessor appends: uvarint version, due; byte priority; byte of the flags below; 16 bytes
+// content; uvarint rank, if the priority takes more than a byte; uvarint created; then as a held job:
+// first due, options, headers, body.
 func AppendSuccessor(dst []byte, n *fsm.Successor) []byte {
 	dst = binary.AppendUvarint(binary.AppendUvarint(dst, n.Version), Unsigned(n.Due))
-	dst = appendFlag(append(dst, byte(n.Priority)), len(n.Headers) > 0)
-	dst = binary.AppendUvarint(append(dst, n.Content[:]...), Unsigned(n.Created))
+	flags := byte(0)
+	for bit, set := range [...]bool{len(n.Headers) > 0, n.FIFO, fsm.IsWide(n.Priority)} {
+		if set {
+			flags |= 1 << bit
+		}
+	}
+	dst = append(append(dst, Narrow(n.Priority), flags), n.Content[:]...)
+	if flags&successorWide != 0 {
+		dst = binary.AppendUvarint(dst, uint64(fsm.RankOf(n.Priority)))
+	}
+	dst = binary.AppendUvarint(dst, Unsigned(n.Created))
 	return AppendPayload(dst, &n.Job)
 }
 
 // successor reads all that is left as what AppendSuccessor appended.
 func (r *Reader) successor() *fsm.Successor {
 	n := &fsm.Successor{}
-	n.Version, n.Due, n.Priority = r.Uvarint(), r.Time(), int8(r.Byte())
-	flags := HeldFlags(0)
-	if r.flag() {
-		flags = HeldHasHeaders
+	n.Version, n.Due, n.Priority = r.Uvarint(), r.Time(), int64(int8(r.Byte()))
+	flags, held := r.Byte(), HeldFlags(0)
+	if flags >= successorFlagsEnd {
+		r.fail(fmt.Errorf("%w: successor with flags %08b", fsm.ErrVersion, flags))
 	}
-	n.Content, n.Created = r.Array16(), r.Time()
-	r.Payload(&n.Job, flags)
+	if flags&successorHeaders != 0 {
+		held = HeldHasHeaders
+	}
+	n.Content = r.Array16()
+	if n.FIFO = flags&successorFIFO != 0; flags&successorWide != 0 {
+		n.Priority = r.wide()
+	}
+	n.Created = r.Time()
+	r.Payload(&n.Job, held)
 	n.BodyBytes = uint32(len(n.Body))
 	return n
 }

@@ -31,7 +31,7 @@ func TestHeldFields(t *testing.T) {
 		got.LastError != "" {
 		t.Errorf("leased %d, client %q, error %q (-want +got):\n%s", got.Leased, got.Client, got.LastError, diff)
 	}
-	for _, later := range [][]byte{{3, 4, 1, 'x'}, {2, 9, 0}} {
+	for _, later := range [][]byte{{3, 4, 1, 'x'}, {2, 11, 0}} {
 		if got := record(later); got.LastError == "" {
 			t.Errorf("the fields %x are read", later)
 		}

@@ -18,9 +18,11 @@ func appendCommand(dst []byte, c fsm.Command) []byte {
 		return appendRef(dst, c.Ref)
 	case *fsm.Nack:
 		dst = binary.AppendUvarint(appendRef(dst, c.Ref), Unsigned(c.Delay))
-		return appendFlag(AppendText(appendFlag(dst, c.DelayGiven), c.Error), c.Dead)
+		dst = appendFlag(AppendText(appendFlag(dst, c.DelayGiven), c.Error), c.Dead)
+		return taggedRank(dst, refPriority, c.PriorityGiven, c.Priority)
 	case *fsm.Release:
-		return binary.AppendUvarint(appendRef(dst, c.Ref), Unsigned(c.Delay))
+		dst = binary.AppendUvarint(appendRef(dst, c.Ref), Unsigned(c.Delay))
+		return taggedRank(dst, refPriority, c.PriorityGiven, c.Priority)
 	case *fsm.Extend:
 		return binary.AppendUvarint(appendRef(dst, c.Ref), Unsigned(c.TTR))
 	case *fsm.Cancel:
@@ -53,6 +55,10 @@ func appendCommand(dst []byte, c fsm.Command) []byte {
 	case *fsm.PurgeKey:
 		dst = append(AppendText(AppendText(dst, c.Queue), c.Key), byte(c.States))
 		return binary.AppendUvarint(dst, uint64(c.Max))
+	case *fsm.Kick:
+		return binary.AppendUvarint(binary.AppendUvarint(AppendText(dst, c.Queue), c.Serial), uint64(c.Max))
+	case *fsm.ReserveJob:
+		return binary.AppendUvarint(binary.AppendUvarint(AppendText(dst, c.Queue), c.Serial), Unsigned(c.TTR))
 	}
 	return appendScheduleCommand(dst, c)
 }
@@ -79,6 +85,8 @@ type Scratch struct {
 	resetClock  fsm.ResetClock
 	pauseKey    fsm.PauseKey
 	purgeKey    fsm.PurgeKey
+	kick        fsm.Kick
+	reserveJob  fsm.ReserveJob
 }
 
 // read decodes the fields of a command of the given kind, nil if the kind is unknown.
@@ -151,6 +159,12 @@ func (s *Scratch) readQueueCommand(kind fsm.Kind, r *Reader) fsm.Command {
 	case fsm.KindPurgeKey:
 		s.purgeKey = fsm.PurgeKey{Queue: r.Text(), Key: r.Text(), States: fsm.StateSet(r.Byte()), Max: r.Uint32()}
 		return &s.purgeKey
+	case fsm.KindKick:
+		s.kick = fsm.Kick{Queue: r.Text(), Serial: r.Uvarint(), Max: r.Uint32()}
+		return &s.kick
+	case fsm.KindReserveJob:
+		s.reserveJob = fsm.ReserveJob{Queue: r.Text(), Serial: r.Uvarint(), TTR: r.duration()}
+		return &s.reserveJob
 	default:
 		return readScheduleCommand(kind, r)
 	}
@@ -203,6 +217,10 @@ func (s *Scratch) own(c fsm.Command) fsm.Command {
 		return copied(c)
 	case *fsm.PurgeKey:
 		return copied(c)
+	case *fsm.Kick:
+		return copied(c)
+	case *fsm.ReserveJob:
+		return copied(c)
 	}
 	return c // it is no one else's
 }
@@ -212,69 +230,12 @@ func copied[T any](v *T) *T {
 	return &c
 }
 
-// appendContent appends what ContentHash covers: options as written, headers, body. The form must
-// never change without a new version of the hash, since remembered hashes are compared with it.
-func appendContent(dst []byte, p *fsm.Put) []byte {
-	dst = append(dst, byte(p.Given))
-	if p.Given.Has(fsm.GivenDelay) {
-		dst = binary.AppendUvarint(dst, Unsigned(p.Delay))
-	}
-	if p.Given.Has(fsm.GivenDueAt) {
-		dst = binary.AppendUvarint(dst, Unsigned(p.DueAt))
-	}
-	if p.Given.Has(fsm.GivenTTR) {
-		dst = binary.AppendUvarint(dst, Unsigned(p.TTR))
-	}
-	if p.Given.Has(fsm.GivenTTL) {
-		dst = binary.AppendUvarint(dst, Unsigned(p.TTL))
-	}
-	if p.Given.Has(fsm.GivenPriority) {
-		dst = append(dst, byte(p.Priority))
-	}
-	if p.Given.Has(fsm.GivenMaxAttempts) {
-		dst = binary.AppendUvarint(dst, uint64(p.MaxAttempts))
-	}
-	if p.Given.Has(fsm.GivenRetryDelays) {
-		dst = AppendDurations(dst, p.RetryDelays)
-	}
-	dst = AppendHeaders(dst, p.Headers)
-	return append(binary.AppendUvarint(dst, uint64(len(p.Body))), p.Body...)
-}
-
 func (s *Scratch) readPut(r *Reader) {
 	p := &s.put
 	*p = fsm.Put{
 		Queue: r.Text(), Partition: r.Uint32(), Partitions: r.Uint32(), ID: r.Text(), Again: r.flag(),
 	}
 	r.content(p)
-}
-
-// content reads what appendContent appended.
-func (r *Reader) content(p *fsm.Put) {
-	p.Given = fsm.Given(r.Byte())
-	if p.Given.Has(fsm.GivenDelay) {
-		p.Delay = r.duration()
-	}
-	if p.Given.Has(fsm.GivenDueAt) {
-		p.DueAt = r.Time()
-	}
-	if p.Given.Has(fsm.GivenTTR) {
-		p.TTR = r.duration()
-	}
-	if p.Given.Has(fsm.GivenTTL) {
-		p.TTL = r.duration()
-	}
-	if p.Given.Has(fsm.GivenPriority) {
-		p.Priority = int8(r.Byte())
-	}
-	if p.Given.Has(fsm.GivenMaxAttempts) {
-		p.MaxAttempts = r.Uint32()
-	}
-	if p.Given.Has(fsm.GivenRetryDelays) {
-		p.RetryDelays = r.durations()
-	}
-	p.Headers = r.headers()
-	p.Body = r.Bytes()
 }
 
 // appendPartition appends the name of a queue, the partition, and the number of partitions.

@@ -2,8 +2,11 @@ package codec
 
 import (
 	"crypto/sha256"
-	"github.com/belfrydb/belfry/fsm"
+	"encoding/binary"
+	"fmt"
 	"slices"
+
+	"github.com/belfrydb/belfry/fsm"
 )
 
 // ContentHash is the identity of what a Put asks for: body, headers and options as written. Two
@@ -57,3 +60,108 @@ func AnswerBytes(a *fsm.Answer) int64 { return int64(len(AppendAnswer(nil, a))) 
 
 // AnswerOverheadBytes is what a remembered request counts besides its encoded bytes.
 const AnswerOverheadBytes = 64
+
+// The content of a put. A content that needs fsm.FIFOFormat has contentExtended in the byte of its
+// options, and a byte of the flags below after it. If contentWide is among them, the priority is a
+// uvarint rank instead of a byte.
+const (
+	contentExtended = 1 << 7
+	contentWide     = 1 << 0
+	contentFIFO     = 1 << 1
+)
+
+// appendContent appends what ContentHash covers: options as written, headers, body. The form must
+// never change without a new version of the hash, since remembered hashes are compared with it.
+func appendContent(dst []byte, p *fsm.Put) []byte {
+	given, extension := byte(p.Given)&^contentExtended, contentExtension(p)
+	if extension != 0 {
+		given |= contentExtended
+	}
+	if dst = append(dst, given); extension != 0 {
+		dst = append(dst, extension)
+	}
+	if p.Given.Has(fsm.GivenDelay) {
+		dst = binary.AppendUvarint(dst, Unsigned(p.Delay))
+	}
+	if p.Given.Has(fsm.GivenDueAt) {
+		dst = binary.AppendUvarint(dst, Unsigned(p.DueAt))
+	}
+	if p.Given.Has(fsm.GivenTTR) {
+		dst = binary.AppendUvarint(dst, Unsigned(p.TTR))
+	}
+	if p.Given.Has(fsm.GivenTTL) {
+		dst = binary.AppendUvarint(dst, Unsigned(p.TTL))
+	}
+	switch {
+	case extension&contentWide != 0:
+		dst = binary.AppendUvarint(dst, uint64(fsm.RankOf(p.Priority)))
+	case p.Given.Has(fsm.GivenPriority):
+		dst = append(dst, byte(p.Priority))
+	}
+	if p.Given.Has(fsm.GivenMaxAttempts) {
+		dst = binary.AppendUvarint(dst, uint64(p.MaxAttempts))
+	}
+	if p.Given.Has(fsm.GivenRetryDelays) {
+		dst = AppendDurations(dst, p.RetryDelays)
+	}
+	dst = AppendHeaders(dst, p.Headers)
+	return append(binary.AppendUvarint(dst, uint64(len(p.Body))), p.Body...)
+}
+
+func contentExtension(p *fsm.Put) (flags byte) {
+	if p.Given.Has(fsm.GivenPriority) && fsm.IsWide(p.Priority) {
+		flags |= contentWide
+	}
+	if p.FIFO {
+		flags |= contentFIFO
+	}
+	return flags
+}
+
+// content reads what appendContent appended.
+func (r *Reader) content(p *fsm.Put) {
+	given := r.Byte()
+	extension := byte(0)
+	if p.Given = fsm.Given(given &^ contentExtended); given&contentExtended != 0 {
+		extension = r.extension(p.Given)
+	}
+	if p.Given.Has(fsm.GivenDelay) {
+		p.Delay = r.duration()
+	}
+	if p.Given.Has(fsm.GivenDueAt) {
+		p.DueAt = r.Time()
+	}
+	if p.Given.Has(fsm.GivenTTR) {
+		p.TTR = r.duration()
+	}
+	if p.Given.Has(fsm.GivenTTL) {
+		p.TTL = r.duration()
+	}
+	switch {
+	case extension&contentWide != 0:
+		p.Priority = r.wide()
+	case p.Given.Has(fsm.GivenPriority):
+		p.Priority = int64(int8(r.Byte()))
+	}
+	if p.Given.Has(fsm.GivenMaxAttempts) {
+		p.MaxAttempts = r.Uint32()
+	}
+	if p.Given.Has(fsm.GivenRetryDelays) {
+		p.RetryDelays = r.durations()
+	}
+	p.FIFO = extension&contentFIFO != 0
+	p.Headers = r.headers()
+	p.Body = r.Bytes()
+}
+
+// extension reads the flags of a content that needs fsm.FIFOFormat.
+func (r *Reader) extension(given fsm.Given) byte {
+	flags := r.Byte()
+	switch {
+	case flags&^(contentWide|contentFIFO) != 0:
+		r.fail(fmt.Errorf("%w: content with flags %08b", fsm.ErrVersion, flags))
+	case flags == 0 || flags&contentWide != 0 && !given.Has(fsm.GivenPriority):
+		r.Damaged("content that says it has more and does not")
+	}
+	return flags
+}

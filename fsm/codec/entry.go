@@ -194,6 +194,9 @@ func (e *Entry) NextCommand() fsm.Command {
 	} else if e.r.err == nil && len(e.r.B) != rest {
 		e.r.fail(fmt.Errorf("%w: command kind %d is not %d bytes long", fsm.ErrDamaged, kind, n))
 	}
+	if e.r.err == nil && e.Format < fsm.FIFOFormat && fsm.FormatOfCommand(c) >= fsm.FIFOFormat {
+		e.r.fail(fmt.Errorf("%w: command kind %d with what format %d adds", fsm.ErrVersion, kind, fsm.FIFOFormat))
+	}
 	if e.r.err != nil {
 		return nil
 	}

@@ -40,12 +40,20 @@ func taggedText(dst []byte, tag byte, s string) []byte {
 	return tagged(dst, tag, func(b []byte) []byte { return append(b, s...) })
 }
 
-// refKey is the tagged field of Cancel and Reschedule: the bytes of the key.
-const refKey = 1
+// refKey is the tagged field of Cancel and Reschedule: the bytes of the key. refPriority is that of Nack
+// and Release: uvarint rank.
+const (
+	refKey      = 1
+	refPriority = 1
+)
 
 // commandFields reads the tagged fields at the end of a command.
 func (r *Reader) commandFields(c fsm.Command) {
 	switch c := c.(type) {
+	case *fsm.Nack:
+		c.PriorityGiven, c.Priority = r.priorityField("nack")
+	case *fsm.Release:
+		c.PriorityGiven, c.Priority = r.priorityField("release")
 	case *fsm.Put:
 		r.putFields(c)
 	case *fsm.Cancel:
@@ -57,6 +65,16 @@ func (r *Reader) commandFields(c fsm.Command) {
 	default:
 		r.laterTag(fmt.Sprintf("command kind %d", c.Kind()), r.Uvarint())
 	}
+}
+
+func (r *Reader) priorityField(of string) (given bool, priority int64) {
+	r.fields(of, func(tag uint64, field *Reader) bool {
+		if tag == refPriority {
+			given, priority = true, fsm.PriorityOf(field.Uint32())
+		}
+		return tag == refPriority
+	})
+	return given, priority
 }
 
 func (r *Reader) refFields(of string, key *string) {

@@ -17,6 +17,7 @@ import (
 //	uvarint  number of jobs, then each
 //	uvarint  number of queues, then each
 //	of a search: uvarints scanned, due and serial of the last job looked at
+//	of a list, from format 5 on: uvarints due and serial of the last job
 //	of minutes: uvarints since, number of minutes, then each
 //	of schedules: uvarint number of schedules, then of each the queue and what AppendSchedule appends
 //	of keys: uvarints scanned, next, number of keys, then each
@@ -63,6 +64,10 @@ func AppendQueryIn(dst []byte, format fsm.Format, q fsm.Query) []byte {
 		return AppendText(AppendText(dst, q.Queue), q.Name)
 	case *fsm.QueueQuery:
 		return AppendText(dst, q.Queue)
+	case *fsm.SerialQuery:
+		return binary.AppendUvarint(dst, q.Serial)
+	case *fsm.FirstQuery:
+		return append(AppendText(dst, q.Queue), byte(q.State))
 	case *fsm.QueuesQuery:
 		return binary.AppendUvarint(AppendText(AppendText(dst, q.Prefix), q.After), uint64(max(q.Max, 0)))
 	case *fsm.RecallQuery:
@@ -90,6 +95,10 @@ func ParseQuery(b []byte) (fsm.Query, error) {
 
 // query reads the fields of a query.
 func (r *Reader) query(format fsm.Format, kind fsm.QueryKind) fsm.Query {
+	if kind.Format() >= fsm.FIFOFormat && kind.Format() > format {
+		r.fail(fmt.Errorf("%w: query kind %d in format %d", fsm.ErrVersion, kind, format))
+		return nil
+	}
 	switch kind {
 	case fsm.KindJobQuery:
 		q := &fsm.JobQuery{Queue: r.Text(), ID: r.Text(), Ended: format >= 2 && r.flag()}
@@ -122,6 +131,10 @@ func (r *Reader) query(format fsm.Format, kind fsm.QueryKind) fsm.Query {
 		return &fsm.ScheduleQuery{Queue: r.Text(), Name: r.Text()}
 	case fsm.KindQueueQuery:
 		return &fsm.QueueQuery{Queue: r.Text()}
+	case fsm.KindSerialQuery:
+		return &fsm.SerialQuery{Serial: r.Uvarint()}
+	case fsm.KindFirstQuery:
+		return &fsm.FirstQuery{Queue: r.Text(), State: fsm.State(r.Byte())}
 	case fsm.KindQueuesQuery:
 		return &fsm.QueuesQuery{Prefix: r.Text(), After: r.Text(), Max: r.limit()}
 	case fsm.KindRecallQuery:
@@ -136,7 +149,7 @@ func (r *Reader) query(format fsm.Format, kind fsm.QueryKind) fsm.Query {
 
 // known reports whether this program knows a kind of query.
 func known(kind fsm.QueryKind) bool {
-	return kind >= fsm.KindJobQuery && kind <= fsm.KindScheduleQuery
+	return kind >= fsm.KindJobQuery && kind <= fsm.KindFirstQuery
 }
 
 func appendList(dst []byte, q *fsm.ListQuery) []byte {
@@ -200,6 +213,9 @@ func AppendReadingIn(dst []byte, format fsm.Format, v *fsm.Reading) []byte {
 		if format >= fsm.KeysFormat {
 			dst = appendKeyed(dst, &v.Jobs[i])
 		}
+		if format >= fsm.FIFOFormat {
+			dst = appendFIFO(dst, &v.Jobs[i])
+		}
 		queue = v.Jobs[i].Queue
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(v.Queues)))
@@ -214,11 +230,18 @@ func AppendReadingIn(dst []byte, format fsm.Format, v *fsm.Reading) []byte {
 		if format >= fsm.KeysFormat {
 			dst = SetLength(AppendKeySettings(append(dst, 0), &v.Queues[i].Settings.Keys), len(dst), 1)
 		}
+		if format >= fsm.FIFOFormat {
+			dst = binary.AppendUvarint(dst, v.Queues[i].Urgent)
+		}
 	}
 	switch v.Kind {
 	case fsm.KindSearchQuery:
 		for _, n := range [...]uint64{v.Scanned, Unsigned(v.Last.Due), v.Last.Serial} {
 			dst = binary.AppendUvarint(dst, n)
+		}
+	case fsm.KindListQuery:
+		if format >= fsm.FIFOFormat {
+			dst = binary.AppendUvarint(binary.AppendUvarint(dst, Unsigned(v.Last.Due)), v.Last.Serial)
 		}
 	case fsm.KindMinuteQuery:
 		dst = appendMinutes(dst, v)
@@ -256,6 +279,9 @@ func ParseReading(b []byte) (fsm.Reading, error) {
 		if format >= fsm.KeysFormat {
 			r.keyed(&v.Jobs[i])
 		}
+		if format >= fsm.FIFOFormat {
+			r.fifo(&v.Jobs[i])
+		}
 		queue = v.Jobs[i].Queue
 	}
 	if n := r.Length(queueBytesMin); n > 0 {
@@ -274,10 +300,17 @@ func ParseReading(b []byte) (fsm.Reading, error) {
 			v.Queues[i].Settings.Keys = settings.KeySettings()
 			r.failWith(settings.err)
 		}
+		if format >= fsm.FIFOFormat {
+			v.Queues[i].Urgent = r.Uvarint()
+		}
 	}
 	switch v.Kind {
 	case fsm.KindSearchQuery:
 		v.Scanned, v.Last = r.Uvarint(), fsm.Cursor{Due: r.Time(), Serial: r.Uvarint()}
+	case fsm.KindListQuery:
+		if format >= fsm.FIFOFormat {
+			v.Last = fsm.Cursor{Due: r.Time(), Serial: r.Uvarint()}
+		}
 	case fsm.KindMinuteQuery:
 		r.minutes(&v)
 	case fsm.KindSchedulesQuery, fsm.KindScheduleQuery:
@@ -315,7 +348,7 @@ func appendJob(dst []byte, j *fsm.Job, queueBefore string) []byte {
 			fields |= 1 << bit
 		}
 	}
-	dst = append(dst, fields, byte(j.State), byte(j.Priority), byte(j.Given))
+	dst = append(dst, fields, byte(j.State), Narrow(j.Priority), byte(j.Given))
 	if fields&jobQueueBefore == 0 {
 		dst = AppendText(dst, j.Queue)
 	}
@@ -358,7 +391,7 @@ func (r *Reader) job(j *fsm.Job, queueBefore string) {
 	if fields >= jobFieldsEnd {
 		r.fail(fmt.Errorf("%w: job with fields %08b", fsm.ErrVersion, fields))
 	}
-	j.State, j.Priority, j.Given = fsm.State(r.Byte()), int8(r.Byte()), fsm.Given(r.Byte())
+	j.State, j.Priority, j.Given = fsm.State(r.Byte()), int64(int8(r.Byte())), fsm.Given(r.Byte())
 	if j.State > fsm.Expired {
 		r.fail(fmt.Errorf("%w: state %d", fsm.ErrVersion, j.State))
 	}

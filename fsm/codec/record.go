@@ -130,11 +130,20 @@ func (v *HeldJob) NeedsKeys() bool {
 	return v.Key != "" || v.Version != 0 || v.Place != 0 || v.Next != nil
 }
 
+// NeedsFIFO reports whether a job has what only fsm.FIFOFormat has.
+func (v *HeldJob) NeedsFIFO() bool {
+	return needsFIFO(&v.Job) || v.Next != nil && needsFIFO(&v.Next.Job)
+}
+
+func needsFIFO(j *fsm.Job) bool {
+	return j.FIFO || fsm.IsWide(j.Priority) || j.Uses != nil
+}
+
 // Held reads what the appendHeld of a snapshot wrote. Headers, retry delays and body alias the
 // input.
 func (r *Reader) Held() HeldJob {
 	v := HeldJob{Job: fsm.Job{Serial: r.Serial(), Generated: true, Due: r.Time()}}
-	v.State, v.Priority, v.Flags = fsm.State(r.Byte()), int8(r.Byte()), HeldFlags(r.Byte())
+	v.State, v.Priority, v.Flags = fsm.State(r.Byte()), int64(int8(r.Byte())), HeldFlags(r.Byte())
 	if v.Flags&^heldFlags != 0 {
 		r.fail(fmt.Errorf("%w: job with flags %08b", fsm.ErrVersion, v.Flags))
 	}

@@ -12,8 +12,15 @@ func Job(j *fsm.Job, content [16]byte) uint64 {
 		State: j.State, Due: j.Due, TTL: j.TTL, Attempt: j.Attempt, Fence: j.Fence, Until: j.Until,
 		LeaseTTR: j.LeaseTTR, Redrives: j.Redrives, LastError: []byte(j.LastError), Died: j.Died,
 		Leased: j.Leased, Client: Client(j.Client), Attempts: codec.AppendAttempts(nil, j.Attempts),
-		Place: j.Place, Next: successor(j.Next),
+		Place: j.Place, Next: successor(j.Next), Uses: uses(j.Uses),
 	})
+}
+
+func uses(u *fsm.Uses) (v fsm.Uses) {
+	if u != nil {
+		v = *u
+	}
+	return v
 }
 
 func successor(next *fsm.Successor) []byte {
@@ -51,7 +58,7 @@ func JobPayload(j *fsm.Job, content [16]byte) uint64 {
 	if !j.Generated {
 		h = h.text(j.ID).bytes(content[:])
 	}
-	h = h.Word(uint64(uint8(j.Priority))).Word(uint64(j.Given)).time(j.FirstDue).time(j.Created)
+	h = h.Word(priority(j.Priority)).Word(uint64(j.Given)).time(j.FirstDue).time(j.Created)
 	h = h.Word(uint64(j.TTR)).Word(uint64(j.MaxAttempts)).Word(uint64(len(j.RetryDelays)))
 	for _, d := range j.RetryDelays {
 		h = h.Word(uint64(d))
@@ -64,7 +71,19 @@ func JobPayload(j *fsm.Job, content [16]byte) uint64 {
 	if j.Key != "" || j.Version != 0 { // digests of earlier formats stay as they were
 		h = h.text(j.Key).Word(j.Version)
 	}
+	if j.FIFO {
+		h = h.Word(hashOfFIFO)
+	}
 	return h.Sum()
+}
+
+// priority is what a priority adds to the hash of a job: a byte in earlier formats, whose digests stay as
+// they were, and else what no byte is.
+func priority(p int64) uint64 {
+	if fsm.IsWide(p) {
+		return uint64(fsm.RankOf(p)) << 8
+	}
+	return uint64(codec.Narrow(p))
 }
 
 // JobState is what changes in a job's life.
@@ -87,6 +106,8 @@ type JobState struct {
 	// Place and Next, an encoded successor, are of few jobs.
 	Place uint64
 	Next  []byte
+	// Uses are of FIFO jobs.
+	Uses fsm.Uses
 }
 
 // JobIn is the part of the digest of a held job with this JobPayload in this state.
@@ -101,6 +122,11 @@ func JobIn(payload uint64, n *JobState) uint64 {
 	}
 	if n.Place != 0 || len(n.Next) > 0 {
 		h = h.Word(n.Place).bytes(n.Next)
+	}
+	if n.Uses != (fsm.Uses{}) {
+		for _, count := range n.Uses.List() {
+			h = h.Word(uint64(count))
+		}
 	}
 	return h.Sum()
 }

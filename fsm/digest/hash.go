@@ -34,6 +34,9 @@ const (
 	hashOfSchedule
 )
 
+// hashOfFIFO is what a FIFO job adds to its hash.
+const hashOfFIFO = 0x54ff53a5f1d36f1d
+
 // Word folds a word into the hash.
 func (h Hasher) Word(v uint64) Hasher {
 	hi, lo := bits.Mul64(uint64(h)^v^hashMul1, hashMul2^uint64(h)>>32)

@@ -58,6 +58,22 @@ func EveryKeyCommand() []fsm.Command {
 	}
 }
 
+// EveryFIFOCommand returns the commands of fsm.FIFOFormat: those that it added, and those of earlier
+// formats that have more fields in it, with all of them set.
+func EveryFIFOCommand() []fsm.Command {
+	commands := EveryCommand()
+	put, nack, release := *EveryKeyCommand()[0].(*fsm.Put), *commands[3].(*fsm.Nack), *commands[4].(*fsm.Release)
+	put.FIFO, put.Priority = true, 1<<31
+	nack.PriorityGiven, nack.Priority, release.PriorityGiven, release.Priority = true, -3, true, fsm.PriorityMax
+	schedule := *EveryScheduleCommand()[0].(*fsm.PutSchedule)
+	schedule.Job.FIFO, schedule.Job.Priority = true, 1024
+	return []fsm.Command{
+		&put, &nack, &release, &schedule,
+		&fsm.Kick{Queue: "ns/orders", Serial: 300, Max: 100},
+		&fsm.ReserveJob{Queue: "ns/orders", Serial: 300, TTR: time.Minute},
+	}
+}
+
 // EveryScheduleCommand returns the commands about schedules with every field set.
 func EveryScheduleCommand() []fsm.Command {
 	s := EverySchedule()
@@ -188,6 +204,11 @@ func EveryQuery() []fsm.Query {
 	}
 }
 
+// EveryFIFOQuery returns the queries that fsm.FIFOFormat added with every field set.
+func EveryFIFOQuery() []fsm.Query {
+	return []fsm.Query{&fsm.SerialQuery{Serial: 300}, &fsm.FirstQuery{Queue: "ns/orders", State: fsm.Dead}}
+}
+
 // EveryAttempt returns as many attempts as a job keeps, one with every field set.
 func EveryAttempt() []fsm.Attempt {
 	return []fsm.Attempt{
@@ -216,6 +237,7 @@ func EveryReading() fsm.Reading {
 		End:    &fsm.End{At: 1_800_000_000_000_000_010, AttemptUnknown: true},
 		Client: "worker-1@10.0.0.7", Leased: 1_800_000_000_000_000_011, Attempts: EveryAttempt(),
 		Key: "customer-7", Version: 2, Place: 400, Next: EverySuccessor(),
+		FIFO: true, Uses: &fsm.Uses{Reserves: 300, Lapses: 301, Releases: 302, Buries: 303, Kicks: 304},
 	}
 	generated := fsm.Job{Queue: "ns/orders", Partition: 2, Serial: 301, ID: "2-301", Generated: true, Body: []byte{}}
 	settings := EverySetting()
@@ -247,7 +269,7 @@ func EveryReading() fsm.Reading {
 				Window: 33, Puts: 34, Grants: 35, Acks: 36, Late: [fsm.LateBuckets]uint64{0: 37, 5: 38, fsm.LateBuckets - 1: 39},
 				LateMax: 40,
 			},
-			Format: 2, Parked: new(uint64(41)),
+			Format: 2, Parked: new(uint64(41)), Urgent: 42,
 		}, {Name: "mail"}},
 		Scanned: 41, Last: fsm.Cursor{Due: 42, Serial: 43}, Since: 44,
 		Minutes: []fsm.QueueMinute{{

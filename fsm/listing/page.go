@@ -7,7 +7,7 @@ import (
 	"github.com/belfrydb/belfry/fsm/store"
 )
 
-// Page gathers the keys of one page, by due time and serial. Orders are added to it, and Keys gives
+// Page gathers the keys of one page, by time and serial. Orders are added to it, and Keys gives
 // what was gathered.
 type Page struct {
 	from   store.Key // the first that belongs to it
@@ -82,45 +82,75 @@ func (p *Page) addFrom(order *store.Order, from store.Key) {
 	})
 }
 
-// AddByPriority adds the first keys of each priority of an order by priority, the fewer the more
-// priorities have jobs.
+// ranksMax bounds the ranks of an order that AddByPriority looks up one by one.
+const ranksMax = 256
+
+// AddByPriority adds the first keys of each rank of an order by priority, the fewer the more ranks have
+// jobs. Of an order with more than ranksMax ranks it looks at all keys.
 func (p *Page) AddByPriority(order *store.Order) {
+	before := *p
 	seen := 0
-	for next, more := -128, true; more && next <= 127; {
-		priority, n := next, 0
-		more = false
-		order.Ascend(store.Key{At: p.from.At, Serial: p.from.Serial, Priority: int8(next)}, func(k store.Key) bool {
-			if int(k.Priority) != priority {
-				priority, n = int(k.Priority), 0
-				seen++
-			}
-			k.Priority = 0
-			switch {
-			case k.Less(p.from):
-				next, more = priority, true
-			case !p.within(k):
-				next, more = priority+1, true
-			default:
-				p.keys = append(p.keys, k)
-				if n++; n > p.most/max(1, seen) {
-					p.cutAt(k)
-					next, more = priority+1, true
-				}
-			}
-			return !more
-		})
+	for k, ok := order.Min(); ok; k, ok = order.From(store.Key{Rank: k.Rank, At: fsm.TimeMax, Serial: 1<<64 - 1}) {
+		if seen++; seen > ranksMax {
+			*p = before
+			p.addAll(order)
+			return
+		}
+		p.addRank(order, k.Rank, p.most/seen)
 	}
 }
 
+// addRank adds the first keys of a rank, at most so many and one.
+func (p *Page) addRank(order *store.Order, rank uint32, most int) {
+	n := 0
+	order.Ascend(store.Key{Rank: rank, At: p.from.At, Serial: p.from.Serial}, func(k store.Key) bool {
+		if k.Rank != rank {
+			return false
+		}
+		if k.Rank = 0; !p.within(k) {
+			return false
+		}
+		p.keys = append(p.keys, k)
+		if n++; n > most {
+			p.cutAt(k)
+			return false
+		}
+		return true
+	})
+}
+
+// addAll adds the first keys of an order by priority, whatever their ranks.
+func (p *Page) addAll(order *store.Order) {
+	var first []store.Key
+	trim := func() {
+		slices.SortFunc(first, store.Key.Compare)
+		if len(first) > p.most+1 {
+			first = first[:p.most+1]
+			p.cutAt(first[p.most])
+		}
+	}
+	order.Each(func(k store.Key) {
+		if k.Rank = 0; !p.within(k) || p.cut && p.end.Less(k) {
+			return
+		}
+		if first = append(first, k); len(first) > 2*(p.most+1) {
+			trim()
+		}
+	})
+	trim()
+	p.keys = append(p.keys, first...)
+}
+
 // AddDue adds the jobs of an order whose time has come by now, as they are then: lapsed, expired or
-// spread. due returns the due time that the job at an index then has; false if it is not held then.
-func (p *Page) AddDue(order *store.Order, due func(index uint32) (fsm.Time, bool)) {
+// spread. place returns the place in the list that the job at an index then has; false if it is not
+// held then.
+func (p *Page) AddDue(order *store.Order, place func(index uint32) (fsm.Cursor, bool)) {
 	order.Ascend(store.Key{}, func(k store.Key) bool {
 		if k.At > p.now {
 			return false
 		}
-		if at, held := due(k.Index); held {
-			if k := (store.Key{At: at, Serial: k.Serial, Index: k.Index}); p.within(k) {
+		if at, held := place(k.Index); held {
+			if k := (store.Key{At: at.Due, Serial: at.Serial, Index: k.Index}); p.within(k) {
 				p.keys = append(p.keys, k)
 			}
 		}

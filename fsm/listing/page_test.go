@@ -11,17 +11,18 @@ import (
 
 // shelf has jobs in an order by due and in one by priority, and their keys by due.
 type shelf struct {
+	in                *store.Store
 	byDue, byPriority store.Order
 	keys              []store.Key
 }
 
 func newShelf(rng *rand.Rand, jobs, dues, priorities int) *shelf {
 	in := store.New(1)
-	s := &shelf{byDue: in.Order(store.ByDue), byPriority: in.Order(store.ByPriority)}
+	s := &shelf{in: in, byDue: in.Order(store.ByDue), byPriority: in.Order(store.ByPriority)}
 	for i := range jobs {
 		j := fsm.Job{
 			Serial: uint64(i + 1), Generated: true, Due: fsm.Time(1 + rng.IntN(dues)),
-			Priority: int8(rng.IntN(priorities) - priorities/2),
+			Priority: int64(rng.IntN(priorities) - priorities/2),
 		}
 		index := in.AddJob(1, &j, [16]byte{})
 		s.byDue.Insert(index)
@@ -118,7 +119,9 @@ func TestPage(t *testing.T) {
 		}
 
 		p = New(query, most, now)
-		p.AddDue(&s.byDue, func(index uint32) (fsm.Time, bool) { return fsm.Time(100 + index%7), index%3 > 0 })
+		p.AddDue(&s.byDue, func(index uint32) (fsm.Cursor, bool) {
+			return fsm.Cursor{Due: fsm.Time(100 + index%7), Serial: s.in.Slot(index).Serial}, index%3 > 0
+		})
 		check(t, "due", p, wanted(settled(s.keys, now), query))
 	}
 	if cuts == 0 {

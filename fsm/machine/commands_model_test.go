@@ -113,7 +113,7 @@ func (g *generator) put() *fsm.Put {
 		p.Given, p.TTR = p.Given|fsm.GivenTTR, g.duration()
 	}
 	if g.chance(30) {
-		p.Given, p.Priority = p.Given|fsm.GivenPriority, pick[int8](g, -128, -1, 0, 1, 127)
+		p.Given, p.Priority = p.Given|fsm.GivenPriority, pick[int64](g, -128, -1, 0, 1, 127)
 	}
 	if g.chance(30) {
 		p.Given, p.MaxAttempts = p.Given|fsm.GivenMaxAttempts, uint32(g.r.IntN(4))

@@ -86,9 +86,7 @@ func (m *Machine) replace(j job, c *fsm.Put, content [16]byte) (fsm.Result, bool
 	}
 	m.lift(j)
 	m.store.ReplacePayload(j.index, &v, content)
-	edited := m.store.EditSlot(j.index)
-	edited.Priority = v.Priority
-	edited.SetTTL(v.TTL)
+	m.store.EditSlot(j.index).SetTTL(v.TTL)
 	if m.slot(j).HasLease() {
 		m.store.SetNext(j.index, nil)
 		l := m.store.EditLease(j.index)

@@ -289,7 +289,7 @@ func (g *generator) tokens() []fsm.Command {
 	}}
 	for _, key := range append(jobKeys(), jobKeys()...) {
 		commands = append(commands, &fsm.Put{
-			Queue: "a", Partitions: 1, Key: key, Given: fsm.GivenPriority, Priority: pick[int8](g, -1, 0, 1),
+			Queue: "a", Partitions: 1, Key: key, Given: fsm.GivenPriority, Priority: pick[int64](g, -1, 0, 1),
 		})
 	}
 	return append(commands, reserve)

@@ -77,7 +77,7 @@ func TestModelWakesInSteps(t *testing.T) {
 			}})
 			var puts []fsm.Command
 			for i := range 30 {
-				puts = append(puts, put("", func(p *fsm.Put) { p.Key, p.Priority = fmt.Sprint("k", i%10), int8(-i%10) }))
+				puts = append(puts, put("", func(p *fsm.Put) { p.Key, p.Priority = fmt.Sprint("k", i%10), int64(-i%10) }))
 			}
 			enter(0, noSnapshot, puts...)
 			for i, step := range []struct {

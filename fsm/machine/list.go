@@ -3,6 +3,8 @@ package machine
 import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/listing"
+	"github.com/belfrydb/belfry/fsm/rule"
+	"github.com/belfrydb/belfry/fsm/store"
 )
 
 // List returns up to Max jobs as they are at time now, which must not be before Clock, and whether
@@ -15,7 +17,7 @@ func (m *Machine) List(query *fsm.ListQuery, now fsm.Time) (jobs []fsm.Job, more
 	}
 	for _, k := range m.candidates(q, query, query.Max+fsm.StepMax, now).Keys() {
 		v := m.view(job{k.Index, q})
-		if !m.at(q, &v, now) || v.State != query.State || v.Due != k.At {
+		if !m.at(q, &v, now) || v.State != query.State || !isAt(&v, k) {
 			continue
 		}
 		if len(jobs) >= query.Max {
@@ -43,14 +45,14 @@ func (m *Machine) answerSearch(query *fsm.SearchQuery, now fsm.Time) (r fsm.Read
 			break
 		}
 		v := m.view(job{k.Index, q})
-		if !m.at(q, &v, now) || v.State != query.State || v.Due != k.At {
+		if !m.at(q, &v, now) || v.State != query.State || !isAt(&v, k) {
 			continue
 		}
 		if len(r.Jobs) >= query.Max || int(r.Scanned) >= query.Scan || bytes >= fsm.ScanBytes {
 			r.More = true
 			break
 		}
-		r.Scanned, r.Last = r.Scanned+1, fsm.Cursor{Due: v.Due, Serial: v.Serial}
+		r.Scanned, r.Last = r.Scanned+1, rule.ListPlace(&v)
 		bytes += uint64(len(v.Body))
 		if query.Match.Cause != "" {
 			bytes += causeCost * uint64(len(v.LastError))
@@ -67,34 +69,39 @@ func (m *Machine) answerSearch(query *fsm.SearchQuery, now fsm.Time) (r fsm.Read
 	return r
 }
 
+// isAt reports whether the place of a job in its list is that of a key.
+func isAt(v *fsm.Job, k store.Key) bool {
+	return rule.ListPlace(v) == fsm.Cursor{Due: k.At, Serial: k.Serial}
+}
+
 // candidates returns the first jobs from the cursor on, at most most+1 of each order and priority. It
 // may add some that are in another state at time now.
 func (m *Machine) candidates(q *queue, query *fsm.ListQuery, most int, now fsm.Time) *listing.Page {
 	p := listing.New(query, most, now)
-	due := func(index uint32) (fsm.Time, bool) {
+	place := func(index uint32) (fsm.Cursor, bool) {
 		v := m.view(job{index, q})
 		held := m.at(q, &v, now)
-		return v.Due, held
+		return rule.ListPlace(&v), held
 	}
 	r := m.record(q)
 	spreads := r.OverdueTo != 0 && r.Settings.Overdue == fsm.SpreadOverdue
 	switch query.State {
 	case fsm.Delayed:
 		if spreads {
-			p.AddDue(&q.delayed, due)
+			p.AddDue(&q.delayed, place)
 		}
 		p.AddLater(&q.delayed)
 	case fsm.Dead:
 		p.Add(&q.dead)
-		p.AddDue(&q.leases, due)
-		p.AddDue(&q.ttls, due)
+		p.AddDue(&q.leases, place)
+		p.AddDue(&q.ttls, place)
 	case fsm.Ready:
 		p.AddByPriority(&q.ready)
 		p.AddByPriority(&q.keyed)
 		p.Add(&q.delayed)
-		p.AddDue(&q.leases, due)
-		if spreads {
-			p.AddDue(&q.delayed, due)
+		p.AddDue(&q.leases, place)
+		if spreads || q.fifo > 0 { // the place of a FIFO job changes when it falls due
+			p.AddDue(&q.delayed, place)
 		}
 	case fsm.Reserved:
 		p.Add(&q.working)

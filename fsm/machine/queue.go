@@ -30,10 +30,11 @@ type queue struct {
 	keyed   store.Order // READY jobs with a key, by priority, due
 	leases  store.Order // by until
 	working store.Order // RESERVED jobs by due, for listing
-	dead    store.Order // by due
+	dead    store.Order // by due, FIFO jobs by death
 	ttls    store.Order // DELAYED and READY jobs by ttl
 	ended   store.Order // tombstones by time of end
 	due     duecounts.Counts
+	fifo    int // how many FIFO jobs it holds
 
 	deadline fsm.Time // when it is due in queues.deadlines, 0 if never
 	forget   fsm.Time // when it is due in queues.forgets, 0 if never
@@ -76,7 +77,7 @@ func (qs *queues) add(index uint32, name string, createSeq uint64) *queue {
 		name: name, index: index, createSeq: createSeq,
 		delayed: qs.store.Order(store.ByDue), leases: qs.store.Order(store.ByUntil), working: qs.store.Order(store.ByDue),
 		ready: qs.store.Order(store.ByPriority), keyed: qs.store.Order(store.ByPriority),
-		dead: qs.store.Order(store.ByDue), ttls: qs.store.Order(store.ByTTL), ended: qs.store.Order(store.ByEnd),
+		dead: qs.store.Order(store.ByDeath), ttls: qs.store.Order(store.ByTTL), ended: qs.store.Order(store.ByEnd),
 		due: duecounts.New(qs.seed), activity: activity.Since(&qs.store.Queue(index).Counters),
 		schedules: schedules.New(qs.scheduled, index, name),
 	}

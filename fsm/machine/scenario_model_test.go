@@ -140,7 +140,7 @@ func ttr(d time.Duration) func(*fsm.Put) {
 	return func(p *fsm.Put) { p.Given, p.TTR = p.Given|fsm.GivenTTR, d }
 }
 
-func priority(n int8) func(*fsm.Put) {
+func priority(n int64) func(*fsm.Put) {
 	return func(p *fsm.Put) { p.Given, p.Priority = p.Given|fsm.GivenPriority, n }
 }
 

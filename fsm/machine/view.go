@@ -81,7 +81,7 @@ func (m *Machine) show(j job, v *fsm.Job) {
 	s, r := m.slot(j), m.record(j.q)
 	*v = fsm.Job{
 		Queue: j.q.name, Partition: r.Partition, Serial: s.Serial, Generated: !s.HasID(), State: s.State(),
-		Priority: s.Priority, Due: s.Due,
+		Priority: m.store.Priority(s), FIFO: s.IsFIFO(), Due: s.Due,
 	}
 	m.payload(j).Read(v)
 	v.BodyBytes = uint32(len(v.Body))
@@ -132,9 +132,9 @@ func (m *Machine) oldestReady(q *queue, now fsm.Time) fsm.Time {
 	for _, order := range [...]*store.Order{&q.ready, &q.keyed} {
 		after := store.Key{At: fsm.TimeMax, Serial: 1<<64 - 1} // all keys of its priority
 		for k, ok := order.Min(); ok; k, ok = order.From(after) {
-			after.Priority = k.Priority
-			if oldest == 0 || k.At < oldest {
-				oldest = k.At
+			after.Rank = k.Rank
+			if due := m.store.Slot(k.Index).Due; oldest == 0 || due < oldest {
+				oldest = due
 			}
 		}
 	}

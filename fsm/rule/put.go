@@ -4,7 +4,7 @@ import "github.com/belfrydb/belfry/fsm"
 
 // FillJob makes an empty job what a put asks for at a time, but for the name of its queue and the serial.
 func FillJob(j *fsm.Job, c *fsm.Put, now fsm.Time) {
-	j.ID, j.Generated, j.Key, j.Given = c.ID, c.ID == "", c.Key, c.Given
+	j.ID, j.Generated, j.Key, j.Given, j.FIFO = c.ID, c.ID == "", c.Key, c.Given, c.FIFO
 	j.Created, j.FirstDue = now, now.After(0)
 	j.Headers, j.Body = c.Headers, c.Body
 	if c.Given.Has(fsm.GivenDelay) {
@@ -20,7 +20,7 @@ func FillJob(j *fsm.Job, c *fsm.Put, now fsm.Time) {
 		j.TTL = now.After(c.TTL)
 	}
 	if c.Given.Has(fsm.GivenPriority) {
-		j.Priority = c.Priority
+		j.Priority = fsm.PriorityOf(fsm.RankOf(c.Priority))
 	}
 	if c.Given.Has(fsm.GivenMaxAttempts) {
 		j.MaxAttempts = c.MaxAttempts

@@ -177,7 +177,7 @@ func TestFiresOnce(t *testing.T) {
 // TestRedefine: a firing that has come stays pending over another rule, and one rule keeps its firings.
 func TestRedefine(t *testing.T) {
 	put := func(rule string, next fsm.Time) *fsm.PutSchedule {
-		return &fsm.PutSchedule{Spec: fsm.ScheduleSpec{Cron: rule}, Next: next * second, Job: fsm.Put{Priority: int8(next)}}
+		return &fsm.PutSchedule{Spec: fsm.ScheduleSpec{Cron: rule}, Next: next * second, Job: fsm.Put{Priority: int64(next)}}
 	}
 	ahead := func(now, next fsm.Time) *fsm.PutSchedule {
 		c := put("b", next)

@@ -137,7 +137,7 @@ func (s *Snapshot) appendHeld(dst []byte, j *store.Slot) []byte {
 	dst = binary.AppendUvarint(binary.AppendUvarint(dst, j.Serial), uint64(j.Due))
 	b := s.records.Payload(j)
 	fields := s.fields(j, b)
-	dst = append(dst, byte(j.State()), byte(j.Priority), byte(heldFlags(j, b, &fields)))
+	dst = append(dst, byte(j.State()), codec.Narrow(s.records.Priority(j)), byte(heldFlags(j, b, &fields)))
 	if j.HasLease() {
 		l := s.records.Lease(j)
 		note := s.records.Note(l)
@@ -162,7 +162,10 @@ func (s *Snapshot) appendHeld(dst []byte, j *store.Slot) []byte {
 // fields returns the tagged fields of the record of a job.
 func (s *Snapshot) fields(j *store.Slot, b store.Payload) (f codec.HeldFields) {
 	key, version := b.Key()
-	f.Key, f.Version = string(key), version
+	f.Key, f.Version, f.FIFO = string(key), version, j.IsFIFO()
+	if p := s.records.Priority(j); fsm.IsWide(p) {
+		f.Priority = p
+	}
 	if j.HasLease() {
 		l := s.records.Lease(j)
 		f.Leased, f.Client, f.Attempts = l.Leased, string(s.records.Client(l)), s.records.Note(l).Attempts

@@ -7,6 +7,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/digest"
+	"github.com/belfrydb/belfry/fsm/table"
 )
 
 // Answers are the remembered requests: found by (caller, id), forgotten oldest first. Each is known
@@ -14,7 +15,7 @@ import (
 type Answers struct {
 	records pages[answer]
 	blobs   *blobs
-	table   table
+	table   table.Table
 	seed    uint64
 	// order holds the answers in the order in which they were remembered. An answer that was
 	// forgotten out of order is still in it: the record at its index then has another seq, or is
@@ -62,7 +63,7 @@ func (a *Answers) Bytes() int64 { return a.bytes }
 
 // Find returns the index of a remembered request, 0 if there is none.
 func (a *Answers) Find(caller, id string) uint32 {
-	return a.table.find(digest.RequestKey(a.seed, caller, id), func(index uint32) bool {
+	return a.table.Find(digest.RequestKey(a.seed, caller, id), func(index uint32) bool {
 		r := codec.PlainReader(a.Encoded(index))
 		return string(r.Bytes()) == caller && string(r.Bytes()) == id
 	})
@@ -121,7 +122,7 @@ func (a *Answers) Add(caller, id string, at fsm.Time, encoded []byte) {
 	rec := a.records.edit(index)
 	rec.seq, rec.hash = a.seq, digest.RequestKey(a.seed, caller, id)
 	a.put(rec, at, encoded)
-	a.table.insert(rec.hash, index)
+	a.table.Insert(rec.hash, index)
 	if a.head > len(a.order)/2 && a.head > 1024 {
 		a.order, a.head = slices.Clone(a.order[a.head:]), 0 // a copy, since a snapshot may read the old one
 	}
@@ -146,7 +147,7 @@ func (a *Answers) put(rec *answer, at fsm.Time, encoded []byte) {
 // Remove forgets the request at index.
 func (a *Answers) Remove(index uint32) {
 	rec := *a.records.at(index)
-	a.table.remove(rec.hash, index)
+	a.table.Remove(rec.hash, index)
 	a.blobs.release(rec.blob)
 	a.bytes -= rec.bytes
 	a.records.release(index)

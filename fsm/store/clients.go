@@ -32,13 +32,13 @@ func (s *Store) SetClient(l *Lease, name string, known uint32) uint32 {
 // clientOf returns the index of a name, which it stores if it is new.
 func (s *Store) clientOf(name string) uint32 {
 	hash := digest.IDKey(s.seed, 0, name)
-	index := s.clientNames.find(hash, func(index uint32) bool { return string(s.clientName(index)) == name })
+	index := s.clientNames.Find(hash, func(index uint32) bool { return string(s.clientName(index)) == name })
 	if index == 0 {
 		index = s.clients.alloc()
 		*s.clients.edit(index) = client{
 			name: s.blobs.put(codec.AppendText(nil, name)), sum: digest.Client(name), hash: hash,
 		}
-		s.clientNames.insert(hash, index)
+		s.clientNames.Insert(hash, index)
 	}
 	return index
 }
@@ -50,7 +50,7 @@ func (s *Store) DropClient(l *Lease) {
 	}
 	c := s.clients.edit(l.client)
 	if c.leases--; c.leases == 0 {
-		s.clientNames.remove(c.hash, l.client)
+		s.clientNames.Remove(c.hash, l.client)
 		s.blobs.release(c.name)
 		s.clients.release(l.client)
 	}

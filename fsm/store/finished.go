@@ -3,12 +3,13 @@ package store
 import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/digest"
+	"github.com/belfrydb/belfry/fsm/table"
 )
 
 // Finished are the leases that an ack ended. They tell a repeated ack from a stale one.
 type Finished struct {
 	records  pages[FinishedLease]
-	byFence  table
+	byFence  table.Table
 	byExpiry Order
 }
 
@@ -23,7 +24,7 @@ func (f *Finished) Len() int { return f.records.count() }
 
 // Has reports whether a lease is remembered at time now.
 func (f *Finished) Has(serial, fence uint64, now fsm.Time) bool {
-	return f.byFence.find(digest.SerialKey(fence), func(index uint32) bool {
+	return f.byFence.Find(digest.SerialKey(fence), func(index uint32) bool {
 		l := f.records.at(index)
 		return l.Fence == fence && l.Serial == serial && now <= l.Expiry
 	}) != 0
@@ -33,7 +34,7 @@ func (f *Finished) Has(serial, fence uint64, now fsm.Time) bool {
 func (f *Finished) Add(l FinishedLease) {
 	index := f.records.alloc()
 	*f.records.edit(index) = l
-	f.byFence.insert(digest.SerialKey(l.Fence), index)
+	f.byFence.Insert(digest.SerialKey(l.Fence), index)
 	f.byExpiry.Insert(index)
 }
 
@@ -56,7 +57,7 @@ func (f *Finished) After(at fsm.Time) (indexes []uint32) {
 // Remove removes the lease at index and returns it.
 func (f *Finished) Remove(index uint32) FinishedLease {
 	l := *f.records.at(index)
-	f.byFence.remove(digest.SerialKey(l.Fence), index)
+	f.byFence.Remove(digest.SerialKey(l.Fence), index)
 	f.byExpiry.Remove(index)
 	f.records.release(index)
 	return l

@@ -28,7 +28,7 @@ func (s *Store) ByPutID(queue uint32, id, key string) (job, tombstone uint32) {
 		}
 		return job >> 1, tombstone >> 1
 	}
-	tagged := s.ids.find(name.hash, func(tagged uint32) bool {
+	tagged := s.ids.Find(name.hash, func(tagged uint32) bool {
 		of := s.holder(tagged)
 		return of.queue == queue && string(of.payload.ID()) == id && (single || !of.payload.hasKey())
 	})
@@ -126,7 +126,7 @@ func (s *Store) addID(class idClass, hash, tagged uint32) {
 	if s.inTree(tagged) {
 		s.trees.insert(class, tagged)
 	} else {
-		s.ids.insert(hash, tagged)
+		s.ids.Insert(hash, tagged)
 	}
 }
 
@@ -135,6 +135,6 @@ func (s *Store) removeID(class idClass, hash, tagged uint32) {
 	if s.inTree(tagged) {
 		s.trees.remove(class, tagged)
 	} else {
-		s.ids.remove(hash, tagged)
+		s.ids.Remove(hash, tagged)
 	}
 }

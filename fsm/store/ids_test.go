@@ -125,8 +125,8 @@ func TestIDsOfKeys(t *testing.T) {
 	for len(w.entries) > 0 {
 		w.change(0, 1)
 	}
-	if w.ids.count != 0 || w.trees.count != [idClasses]int{} {
-		t.Errorf("%d entries are left, %d trees", w.ids.count, w.trees.count)
+	if w.ids.Len() != 0 || w.trees.count != [idClasses]int{} {
+		t.Errorf("%d entries are left, %d trees", w.ids.Len(), w.trees.count)
 	}
 	for kind, pages := range w.trees.pages {
 		for _, p := range pages {
@@ -161,7 +161,7 @@ func TestSharedIDTakesFewSteps(t *testing.T) {
 		entries, depth, nodes := 0, 0, 0
 		for class := range idClasses {
 			name := w.idName(queue, "sync")
-			w.ids.find(class.rootHash(name.hash), func(uint32) bool { entries++; return false })
+			w.ids.Find(class.rootHash(name.hash), func(uint32) bool { entries++; return false })
 			d, n := w.trees.depth(w.trees.root(class, name))
 			depth, nodes = max(depth, d), nodes+n
 		}

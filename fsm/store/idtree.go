@@ -86,7 +86,7 @@ func (x *idTrees) root(class idClass, name idName) uint32 {
 	if x.count[class] == 0 {
 		return 0
 	}
-	return x.store.ids.find(class.rootHash(name.hash), func(tagged uint32) bool {
+	return x.store.ids.Find(class.rootHash(name.hash), func(tagged uint32) bool {
 		of := x.store.holder(tagged)
 		return of.queue == name.queue && string(of.payload.ID()) == name.id && of.payload.hasKey()
 	})
@@ -137,7 +137,7 @@ func (x *idTrees) insert(class idClass, tagged uint32) {
 	hash := class.rootHash(own.payload.idHash())
 	if root == 0 {
 		x.count[class]++
-		x.store.ids.insert(hash, tagged)
+		x.store.ids.Insert(hash, tagged)
 		return
 	}
 	x.addNode(root)
@@ -160,7 +160,7 @@ func (x *idTrees) insert(class idClass, tagged uint32) {
 		}
 	}
 	*left, *right = 0, 0
-	x.store.ids.replace(hash, root, top)
+	x.store.ids.Replace(hash, root, top)
 }
 
 // child returns the child of a node on whose side another one belongs.
@@ -177,7 +177,7 @@ func (x *idTrees) remove(class idClass, tagged uint32) {
 	hash := class.rootHash(own.payload.idHash())
 	if n == nil { // it is alone
 		x.count[class]--
-		x.store.ids.remove(hash, tagged)
+		x.store.ids.Remove(hash, tagged)
 		return
 	}
 	root := x.root(class, own.name())
@@ -205,9 +205,9 @@ func (x *idTrees) remove(class idClass, tagged uint32) {
 	x.dropNode(tagged)
 	if top == 0 {
 		x.count[class]--
-		x.store.ids.remove(hash, tagged)
+		x.store.ids.Remove(hash, tagged)
 	} else {
-		x.store.ids.replace(hash, root, top)
+		x.store.ids.Replace(hash, root, top)
 	}
 }
 

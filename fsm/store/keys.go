@@ -6,6 +6,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/digest"
+	"github.com/belfrydb/belfry/fsm/table"
 )
 
 // Keys finds the keys of jobs, and holds the jobs of each key in an order of their own. A
@@ -14,7 +15,7 @@ type Keys struct {
 	store    *Store
 	groups   pages[KeyGroup]
 	memories pages[KeyMemory]
-	names    table       // of groups, by queue and key
+	names    table.Table // of groups, by queue and key
 	links    [][]keyLink // by the index of the job, in pages as the slots are; nil where no job has a key
 	// linkPages counts the pages of links that are not nil.
 	linkPages int
@@ -67,7 +68,7 @@ const (
 
 func newKeys(s *Store) Keys {
 	return Keys{
-		store: s, groups: newPages[KeyGroup](groupShift), memories: newPages[KeyMemory](memoryShift), names: newTable(),
+		store: s, groups: newPages[KeyGroup](groupShift), memories: newPages[KeyMemory](memoryShift), names: table.New(),
 		Rates: s.orders.by(byRate),
 	}
 }
@@ -77,7 +78,7 @@ func (k *Keys) At(group uint32) *KeyGroup { return k.groups.edit(group) }
 
 // Find returns the group of a key, 0 if there is none.
 func (k *Keys) Find(queue uint32, key string) uint32 {
-	return k.names.find(k.store.idHash(queue, key), func(group uint32) bool {
+	return k.names.Find(k.store.idHash(queue, key), func(group uint32) bool {
 		return k.groups.at(group).Queue == queue && string(k.Name(group)) == key
 	})
 }
@@ -90,7 +91,7 @@ func (k *Keys) Add(queue uint32, key string) uint32 {
 	ref := k.store.blobs.put(codec.AppendText(nil, key))
 	group := k.groups.alloc()
 	*k.groups.edit(group) = KeyGroup{Queue: queue, namePage: ref.page(), nameUnits: uint16(ref.offset() / blobUnit)}
-	k.names.insert(k.store.idHash(queue, key), group)
+	k.names.Insert(k.store.idHash(queue, key), group)
 	return group
 }
 
@@ -100,7 +101,7 @@ func (k *Keys) Trim(group uint32) {
 	if g.Delayed+g.Ready+g.Reserved+g.Dead > 0 || g.Memory != 0 {
 		return
 	}
-	k.names.remove(k.store.idHash(g.Queue, string(k.Name(group))), group)
+	k.names.Remove(k.store.idHash(g.Queue, string(k.Name(group))), group)
 	k.store.blobs.release(g.name())
 	k.groups.release(group)
 }

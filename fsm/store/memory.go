@@ -3,6 +3,7 @@ package store
 import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/table"
 )
 
 // The sizes of records in memory, and what comes with them. A test compares them with the heap.
@@ -14,7 +15,6 @@ const (
 	finishedBytes = 24
 	answerBytes   = 40
 	recordBytes   = 408 // of a QueueRecord
-	bucketBytes   = 64
 	keyBytes      = 24
 	moreBytes     = 16
 	groupBytes    = 44
@@ -25,8 +25,6 @@ const (
 	// indexBytes is what a sliceIndex takes for each slice: its key, and as much again because
 	// blocks are at least half full.
 	indexBytes = 2 * keyBytes
-	// tableBytes is what a table takes for each entry when it is filled as it grows.
-	tableBytes = bucketBytes * 10 / (bucketFill * 9)
 	// reservedBytes is what a job takes in the orders of leases, in slices that are half full.
 	reservedBytes = 16
 	// tombPayloadBytes is the payload of a tombstone without its id.
@@ -50,10 +48,6 @@ func (p *pages[T]) memory(recordBytes int) (held, copyOnWrite uint64) {
 	}
 	held = uint64(p.made+p.superseded)*page + uint64(cap(p.dir)*pageEntryBytes+p.pins*len(p.dir)*24+cap(p.free)*4)
 	return held, uint64(max(0, p.made-p.superseded)) * page
-}
-
-func (t *table) memory() uint64 {
-	return uint64(len(t.pages)*bucketsPerPage+cap(t.overflow)) * bucketBytes
 }
 
 func (s *blobs) memory() uint64 {
@@ -87,14 +81,14 @@ func (s *Store) Memory() fsm.Memory {
 	add(f.records.memory(finishedBytes))
 	add(a.records.memory(answerBytes))
 	add(s.queues.memory(recordBytes))
-	for _, t := range [...]*table{
+	for _, t := range [...]*table.Table{
 		&s.serials, &s.ids, &s.tombSerials, &f.byFence, &a.table, &s.clientNames, &s.Keys.names, &s.Schedules.names,
 	} {
-		v.Held += t.memory()
+		v.Held += t.Memory()
 	}
 	v.Held += s.trees.memory() + s.blobs.memory() + s.orders.memory() + uint64(cap(a.order)*16)
 	unleased := max(0, s.slots.count()-s.leases.count())
-	const tombstone = tombBytes + tombPayloadBytes + tableBytes + reservedBytes
+	const tombstone = tombBytes + tombPayloadBytes + table.EntryBytes + reservedBytes
 	v.Promised = uint64(unleased*(leaseBytes+reservedBytes) + s.withID*tombstone + s.idBytes)
 	return v
 }
@@ -112,16 +106,16 @@ func JobMemory(body, id int) fsm.Memory {
 	named := 0
 	if id > 0 {
 		blob += 4 + 16 + 1 + id
-		named = tombBytes + tombPayloadBytes + tableBytes + reservedBytes + id
+		named = tombBytes + tombPayloadBytes + table.EntryBytes + reservedBytes + id
 	}
 	blob += codec.LengthBytes(blob)
 	stored := int(heapBytes(blob))
 	if blob <= packedBytesMax {
 		stored = classBytes(classOf(blob))
 	}
-	held := slotBytes + stored + tableBytes + order
+	held := slotBytes + stored + table.EntryBytes + order
 	if id > 0 {
-		held += tableBytes
+		held += table.EntryBytes
 	}
 	return fsm.Memory{Held: uint64(held), Promised: uint64(leaseBytes + reservedBytes + named), CopyOnWrite: slotBytes}
 }

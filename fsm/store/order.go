@@ -60,7 +60,7 @@ type OrderKind uint8
 // These are the kinds.
 const (
 	ByDue      OrderKind = iota // jobs by (due, serial)
-	ByPriority                  // jobs by (priority, due, serial)
+	ByPriority                  // jobs by (rank, due, serial); FIFO ones by (rank, created, serial)
 	ByUntil                     // jobs by (until, serial)
 	ByTTL                       // jobs by (ttl, serial)
 	ByEnd                       // tombstones by (ended, serial)
@@ -68,6 +68,7 @@ const (
 	byRate                      // memories of keys by (time of the full bucket, serial)
 	bySchedule                  // schedules by (next, serial)
 	ByMemory                    // memories of keys by serial
+	ByDeath                     // jobs by (due, serial); FIFO ones by (died, fence)
 )
 
 // by returns an empty order of the given kind.
@@ -96,7 +97,7 @@ func (o *orders) key(kind OrderKind, index uint32) Key {
 	k := Key{At: s.Due, Serial: s.Serial, Index: index}
 	switch kind {
 	case ByPriority:
-		k.Priority = s.Priority
+		k.Rank, k.At = o.store.place(s)
 	case ByUntil:
 		k.At = 0
 		if s.lease != 0 {
@@ -104,6 +105,11 @@ func (o *orders) key(kind OrderKind, index uint32) Key {
 		}
 	case ByTTL:
 		k.At = o.store.TTL(s)
+	case ByDeath:
+		if s.IsFIFO() {
+			l := o.store.leases.at(s.lease)
+			k.At, k.Serial = l.Died, l.Fence
+		}
 	default:
 	}
 	return k
@@ -453,6 +459,46 @@ func (o *Order) From(k Key) (least Key, ok bool) {
 	return least, ok
 }
 
+// Each calls f for all keys, in no order. It sorts nothing.
+func (o *Order) Each(f func(Key)) {
+	for _, k := range o.front[o.head:] {
+		f(k)
+	}
+	if o.slices == nil {
+		return
+	}
+	o.slices.ascend(Key{}, func(s Key) bool {
+		for _, index := range o.in.slices.at(s.Index)[:o.in.fill[s.Index]] {
+			f(o.in.key(o.kind, index))
+		}
+		return true
+	})
+}
+
+// Below counts the keys of an order by priority whose rank is below the given one. It looks at the
+// keys of one slice at most.
+func (o *Order) Below(rank uint32) (n uint64) {
+	bound := Key{Rank: rank}
+	n = uint64(o.search(bound) - o.head)
+	last, ok := o.sliceOf(bound)
+	if !ok {
+		return n
+	}
+	o.slices.ascend(Key{}, func(s Key) bool {
+		if s != last {
+			n += uint64(o.in.fill[s.Index])
+			return true
+		}
+		for _, index := range o.in.slices.at(s.Index)[:o.in.fill[s.Index]] {
+			if o.in.key(o.kind, index).Less(bound) {
+				n++
+			}
+		}
+		return false
+	})
+	return n
+}
+
 // UpTo counts the keys up to now, at most limit, and returns the time of the first key after now.
 // That is 0 if there is none or the limit is reached.
 func (o *Order) UpTo(now fsm.Time, limit uint64) (n uint64, next fsm.Time) {
@@ -469,7 +515,7 @@ func (o *Order) UpTo(now fsm.Time, limit uint64) (n uint64, next fsm.Time) {
 		return n, 0
 	}
 	last, ok := o.sliceOf(after)
-	o.slices.ascend(Key{Priority: -128}, func(s Key) bool {
+	o.slices.ascend(Key{}, func(s Key) bool {
 		if ok && s.Less(last) {
 			n += uint64(o.in.fill[s.Index])
 			return n < limit

@@ -8,7 +8,6 @@ import (
 	"unsafe"
 
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/fsm/digest"
 )
 
 func TestPageSizes(t *testing.T) {
@@ -24,7 +23,6 @@ func TestPageSizes(t *testing.T) {
 		{"queue", unsafe.Sizeof(fsm.QueueRecord{}) << queueShift,
 			recordBytes << queueShift},
 		{"finished lease", unsafe.Sizeof(FinishedLease{}) << finishedShift, finishedBytes << finishedShift},
-		{"bucket", unsafe.Sizeof(bucket{}) * bucketsPerPage, bucketBytes * bucketsPerPage},
 	} {
 		if tc.bytes > pageBytesMax {
 			t.Errorf("a page of %s has %d bytes, more than %d", tc.name, tc.bytes, pageBytesMax)
@@ -246,56 +244,6 @@ func TestBlobsKeepBytes(t *testing.T) {
 	}
 	if s.bytes != 0 {
 		t.Errorf("%d bytes of pages are left when nothing is stored", s.bytes)
-	}
-}
-
-func TestTableAgainstMap(t *testing.T) {
-	for _, hashBits := range []int{32, 6, 0} { // 6 and 0: many and all in one bucket
-		table := newTable()
-		rng := rand.New(rand.NewPCG(3, uint64(hashBits)))
-		hashOf := func(index uint32) uint32 {
-			if hashBits == 0 {
-				return 7
-			}
-			return uint32(digest.Hasher(0).Word(uint64(index)).Sum()) >> (32 - hashBits)
-		}
-		present := map[uint32]bool{}
-		limit := 20000
-		if hashBits < 32 {
-			limit = 2000
-		}
-		for range limit * 3 {
-			index := uint32(rng.IntN(limit)) + 1
-			found := table.find(hashOf(index), func(p uint32) bool { return p == index })
-			if (found == index) != present[index] {
-				t.Fatalf("%d bits: find(%d) = %d, present: %v", hashBits, index, found, present[index])
-			}
-			if present[index] {
-				table.remove(hashOf(index), index)
-			} else {
-				table.insert(hashOf(index), index)
-			}
-			present[index] = !present[index]
-		}
-	}
-}
-
-func TestSerialHashSpreadsEvenly(t *testing.T) {
-	for _, step := range []uint64{1, 2, 3, 64, 100, 4096} {
-		const buckets = 1 << 12
-		var load [buckets]int
-		for i := range uint64(buckets * bucketFill) {
-			load[digest.SerialKey(i*step)%buckets]++
-		}
-		full := 0
-		for _, n := range load {
-			if n > 3*bucketFill {
-				full++
-			}
-		}
-		if full > buckets/100 {
-			t.Errorf("serials %d apart: %d of %d buckets hold more than three times the mean", step, full, buckets)
-		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 //	byte      payloadParts
 //	if payloadHasID: 4 bytes hash of the id, 16 bytes content hash, uvarint length, id
 //	if payloadHasKey: uvarint length of: uvarint version, key
+//	if payloadIsWide: 4 bytes rank of the priority
 //	if payloadIsJob: 8 bytes hash of the record, 8 bytes created, varint firstDue-created, byte Given,
 //	              then uvarints: ttr, maxAttempts, number of retry delays and each, ttl, all if given;
 //	if payloadHasHeaders: uvarint number, each uvarint length, name, uvarint length, value
@@ -28,6 +29,7 @@ const (
 	payloadHasID
 	payloadHasHeaders
 	payloadHasKey // or a version
+	payloadIsWide
 )
 
 // openPayload returns the payload at the start of b.
@@ -60,6 +62,16 @@ func (b Payload) ID() []byte {
 
 // job returns the part that only the payload of a job has.
 func (b Payload) job() []byte {
+	if b.parts()&payloadIsWide != 0 {
+		return b.afterKey()[4:]
+	}
+	return b.afterKey()
+}
+
+// rank returns the rank of the priority; the payload must have one.
+func (b Payload) rank() uint32 { return binary.LittleEndian.Uint32(b.afterKey()) }
+
+func (b Payload) afterKey() []byte {
 	rest := b.afterID()
 	if b.parts()&payloadHasKey != 0 {
 		n, w := binary.Uvarint(rest)
@@ -177,6 +189,9 @@ func (b Payload) Read(j *fsm.Job) {
 	if key, version := b.Key(); key != nil {
 		j.Key, j.Version = string(key), version
 	}
+	if b.parts()&payloadIsWide != 0 {
+		j.Priority = fsm.PriorityOf(b.rank())
+	}
 }
 
 // payloadOverhead is about what a payload has besides id and body.
@@ -194,11 +209,17 @@ func appendPayload(dst []byte, j *fsm.Job, content [16]byte, idHash uint32, hash
 	if j.Key != "" || j.Version != 0 {
 		parts |= payloadHasKey
 	}
+	if fsm.IsWide(j.Priority) {
+		parts |= payloadIsWide
+	}
 	start, room := len(dst), codec.LengthBytes(len(j.ID)+len(j.Body)+payloadOverhead)
 	dst = append(dst, make([]byte, room)...)
 	dst = append(dst, byte(parts))
 	dst = appendPayloadID(dst, parts, j.ID, content, idHash)
 	dst = appendPayloadKey(dst, parts, j.Key, j.Version)
+	if parts&payloadIsWide != 0 {
+		dst = binary.LittleEndian.AppendUint32(dst, fsm.RankOf(j.Priority))
+	}
 	dst = binary.LittleEndian.AppendUint64(dst, hash)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(j.Created))
 	return codec.SetLength(codec.AppendPayload(dst, j), start, room)

@@ -10,7 +10,7 @@ type Slot struct {
 	lease     uint32 // index of its lease record, 0 if there is none
 	blobPage  uint32
 	blobUnits uint16 // the blob's offset in its page, in units of blobUnit bytes
-	Priority  int8
+	priority  int8   // unless slotIsWide
 	flags     slotFlags
 }
 
@@ -21,7 +21,9 @@ const (
 	slotHasID slotFlags = 1 << iota
 	slotHasTTL
 	slotHasKey
-	slotState = iota // the state is shifted by as many bits
+	slotIsFIFO
+	slotIsWide        // the priority is in the payload, since it takes more than a byte
+	slotState  = iota // the state is shifted by as many bits
 )
 
 // State is the state of the job.
@@ -29,7 +31,7 @@ func (s *Slot) State() fsm.State { return fsm.State(s.flags >> slotState) }
 
 // SetState changes the state of the job.
 func (s *Slot) SetState(state fsm.State) {
-	s.flags = s.flags&(slotHasID|slotHasTTL|slotHasKey) | slotFlags(state)<<slotState
+	s.flags = s.flags&(1<<slotState-1) | slotFlags(state)<<slotState
 }
 
 // HasID reports whether the client chose the id of the job.
@@ -50,6 +52,9 @@ func (s *Slot) SetTTL(ttl fsm.Time) {
 
 // HasKey reports whether the job has a key.
 func (s *Slot) HasKey() bool { return s.flags&slotHasKey != 0 }
+
+// IsFIFO reports whether the place of the job among the READY ones is by the time of its put.
+func (s *Slot) IsFIFO() bool { return s.flags&slotIsFIFO != 0 }
 
 // HasLease reports whether the job has a lease, live or not.
 func (s *Slot) HasLease() bool { return s.lease != 0 }

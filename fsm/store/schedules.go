@@ -7,6 +7,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/digest"
+	"github.com/belfrydb/belfry/fsm/table"
 )
 
 // Schedules are the schedules of all queues. A schedule is known by the index of its record, which is
@@ -14,7 +15,7 @@ import (
 type Schedules struct {
 	store   *Store
 	records pages[ScheduleRecord]
-	names   table // by queue and name
+	names   table.Table // by queue and name
 	// Due are the schedules that fire, by (next, serial).
 	Due    Order
 	paused int // schedules
@@ -33,7 +34,7 @@ type ScheduleRecord struct {
 
 func newSchedules(s *Store) Schedules {
 	return Schedules{
-		store: s, records: newPages[ScheduleRecord](scheduleShift), names: newTable(), Due: s.orders.by(bySchedule),
+		store: s, records: newPages[ScheduleRecord](scheduleShift), names: table.New(), Due: s.orders.by(bySchedule),
 	}
 }
 
@@ -45,7 +46,7 @@ func (x *Schedules) Record(index uint32) *ScheduleRecord { return x.records.at(i
 
 // Find returns the index of a schedule, 0 if there is none of that name.
 func (x *Schedules) Find(queue uint32, name string) uint32 {
-	return x.names.find(x.store.idHash(queue, name), func(index uint32) bool {
+	return x.names.Find(x.store.idHash(queue, name), func(index uint32) bool {
 		return x.records.at(index).Queue == queue && string(x.Name(index)) == name
 	})
 }
@@ -93,7 +94,7 @@ func (x *Schedules) Add(queue uint32, v *fsm.Schedule) uint32 {
 	index := x.records.alloc()
 	*x.records.edit(index) = ScheduleRecord{Serial: v.Serial, Queue: queue}
 	x.set(index, v)
-	x.names.insert(x.store.idHash(queue, v.Name), index)
+	x.names.Insert(x.store.idHash(queue, v.Name), index)
 	return index
 }
 
@@ -135,7 +136,7 @@ func (x *Schedules) Remove(index uint32) {
 	r := *x.records.at(index)
 	x.leave(index)
 	x.countBytes(index, 0)
-	x.names.remove(x.store.idHash(r.Queue, string(x.Name(index))), index)
+	x.names.Remove(x.store.idHash(r.Queue, string(x.Name(index))), index)
 	x.store.blobs.release(r.blob)
 	x.records.release(index)
 }

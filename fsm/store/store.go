@@ -7,6 +7,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/digest"
+	"github.com/belfrydb/belfry/fsm/table"
 )
 
 // Store holds what a shard remembers. It finds jobs and tombstones by serial and by (queue, id). A
@@ -22,10 +23,10 @@ type Store struct {
 	// more is what few jobs have.
 	more pages[more]
 
-	serials     table // of slots, by serial
-	ids         table // of slots (index<<1) and tombstones (index<<1|1), see ids.go
-	tombSerials table // of tombstones, by serial
-	clientNames table // of clients
+	serials     table.Table // of slots, by serial
+	ids         table.Table // of slots (index<<1) and tombstones (index<<1|1), see ids.go
+	tombSerials table.Table // of tombstones, by serial
+	clientNames table.Table // of clients
 	trees       idTrees
 	orders      orders
 	seed        uint64
@@ -50,13 +51,13 @@ func New(seed uint64) *Store {
 		queues: newPages[fsm.QueueRecord](queueShift), slots: newPages[Slot](slotShift),
 		leases: newPages[Lease](leaseShift), clients: newPages[client](clientShift),
 		tombs: newPages[Tomb](tombShift), more: newPages[more](moreShift), blobs: newBlobs(),
-		serials: newTable(), ids: newTable(), tombSerials: newTable(), clientNames: newTable(), seed: seed,
+		serials: table.New(), ids: table.New(), tombSerials: table.New(), clientNames: table.New(), seed: seed,
 	}
-	s.Finished = Finished{records: newPages[FinishedLease](finishedShift), byFence: newTable()}
+	s.Finished = Finished{records: newPages[FinishedLease](finishedShift), byFence: table.New()}
 	s.orders = orders{store: s, finished: &s.Finished.records, slices: newPages[slice](sliceShift)}
 	s.Finished.byExpiry = s.orders.by(byExpiry)
 	s.Keys, s.Schedules, s.trees.store = newKeys(s), newSchedules(s), s
-	s.Answers = Answers{records: newPages[answer](answerShift), blobs: &s.blobs, table: newTable(), seed: seed}
+	s.Answers = Answers{records: newPages[answer](answerShift), blobs: &s.blobs, table: table.New(), seed: seed}
 	return s
 }
 
@@ -117,7 +118,7 @@ func (s *Store) EditLease(job uint32) *Lease {
 // BySerial returns the index of a held job, 0 if there is none. Serials are unique within a queue:
 // a restore may bring two jobs of the same serial, from two shards, into one shard.
 func (s *Store) BySerial(queue uint32, serial uint64) uint32 {
-	return s.serials.find(digest.SerialKey(serial), func(index uint32) bool {
+	return s.serials.Find(digest.SerialKey(serial), func(index uint32) bool {
 		j := s.slots.at(index)
 		return j.Serial == serial && j.Queue == queue
 	})
@@ -149,14 +150,15 @@ func (s *Store) AddJob(queue uint32, v *fsm.Job, content [16]byte) uint32 {
 	s.scratch = appendPayload(s.scratch[:0], v, content, idHash, digest.JobPayload(v, content))
 	index := s.slots.alloc()
 	j := s.slots.edit(index)
-	j.Serial, j.Queue, j.Priority, j.Due = v.Serial, queue, v.Priority, v.Due
+	j.Serial, j.Queue, j.Due = v.Serial, queue, v.Due
+	j.setOptions(v)
 	j.setBlob(s.blobs.put(s.scratch))
 	j.SetTTL(v.TTL)
 	if v.Key != "" {
 		j.flags |= slotHasKey
 		s.Keys.link(index, queue, v.Key)
 	}
-	s.serials.insert(digest.SerialKey(v.Serial), index)
+	s.serials.Insert(digest.SerialKey(v.Serial), index)
 	if !v.Generated {
 		j.flags |= slotHasID
 		s.withID++
@@ -191,6 +193,7 @@ func (s *Store) AddHeld(queue uint32, v *codec.HeldJob) uint32 {
 // ReplacePayload replaces the immutable part of a job, but for its id and its key.
 func (s *Store) ReplacePayload(job uint32, v *fsm.Job, content [16]byte) {
 	j := s.slots.edit(job)
+	j.setOptions(v)
 	b := s.Payload(j)
 	hash := uint32(0)
 	if j.HasID() {
@@ -206,7 +209,7 @@ func (s *Store) RemoveJob(job uint32) (bytes uint64) {
 	j := *s.slots.at(job)
 	b := s.Payload(&j)
 	bytes = b.Bytes()
-	s.serials.remove(digest.SerialKey(j.Serial), job)
+	s.serials.Remove(digest.SerialKey(j.Serial), job)
 	if j.HasID() {
 		s.withID--
 		s.idBytes -= len(b.ID())
@@ -257,7 +260,7 @@ func (s *Store) addTomb(t Tomb, idHash uint32) uint32 {
 	index := s.tombs.alloc()
 	*s.tombs.edit(index) = t
 	s.addID(endedIDs, idHash, index<<1|1)
-	s.tombSerials.insert(digest.SerialKey(t.Serial), index)
+	s.tombSerials.Insert(digest.SerialKey(t.Serial), index)
 	return index
 }
 
@@ -270,7 +273,7 @@ func (s *Store) TombPayload(t *Tomb) Payload { return openPayload(s.blobs.at(t.b
 // TombstoneBySerial returns the index of the tombstone with a serial in the queue, 0 if there is
 // none.
 func (s *Store) TombstoneBySerial(queue uint32, serial uint64) uint32 {
-	return s.tombSerials.find(digest.SerialKey(serial), func(index uint32) bool {
+	return s.tombSerials.Find(digest.SerialKey(serial), func(index uint32) bool {
 		t := s.tombs.at(index)
 		return t.Serial == serial && t.queue == queue
 	})
@@ -283,7 +286,7 @@ func (s *Store) SetEnded(tombstone uint32, ended fsm.Time) { s.tombs.edit(tombst
 func (s *Store) RemoveTombstone(index uint32) {
 	t := *s.tombs.at(index)
 	s.removeID(endedIDs, s.TombPayload(&t).idHash(), index<<1|1)
-	s.tombSerials.remove(digest.SerialKey(t.Serial), index)
+	s.tombSerials.Remove(digest.SerialKey(t.Serial), index)
 	s.blobs.release(t.blob)
 	s.tombs.release(index)
 }

@@ -77,7 +77,7 @@ func samePut(req *belfryv1.PutRequest, put *fsm.Put) bool {
 	}
 	if req.Priority != nil {
 		//nolint:gosec // what is out of range was refused
-		want.Given, want.Priority = want.Given|fsm.GivenPriority, int8(req.GetPriority())
+		want.Given, want.Priority = want.Given|fsm.GivenPriority, int64(req.GetPriority())
 	}
 	if req.MaxAttempts != nil {
 		want.Given, want.MaxAttempts = want.Given|fsm.GivenMaxAttempts, req.GetMaxAttempts()
@@ -284,7 +284,7 @@ func (j *joiner) job(l *ledger.Lease, job *belfryv1.Job) {
 	same(j, point{36, "the end", id}, wire.TimeOf(job.GetExpiresAt()), wire.FloorTime(l.TTL))
 	same(j, point{36, "the state", id}, job.GetState(), belfryv1.JobState_JOB_STATE_RESERVED)
 	same(j, point{36, "the last error", id}, job.GetLastError(), l.LastError)
-	same(j, point{36, "the priority", id}, int8(job.GetPriority()), put.Priority) //nolint:gosec // of a byte
+	same(j, point{36, "the priority", id}, int64(job.GetPriority()), put.Priority)
 	same(j, point{2, "the key", id}, job.GetKey(), put.Key)
 	same(j, point{36, "the size", id}, int(job.GetBodyBytes()), len(put.Body))
 	if !a.Adopted {

@@ -32,7 +32,7 @@ func loggedPut(req *belfryv1.PutRequest) *fsm.Put {
 		put.Given, put.TTR = put.Given|fsm.GivenTTR, req.GetTtr().AsDuration()
 	}
 	if req.Priority != nil {
-		put.Given, put.Priority = put.Given|fsm.GivenPriority, int8(req.GetPriority())
+		put.Given, put.Priority = put.Given|fsm.GivenPriority, int64(req.GetPriority())
 	}
 	if req.MaxAttempts != nil {
 		put.Given, put.MaxAttempts = put.Given|fsm.GivenMaxAttempts, req.GetMaxAttempts()

@@ -81,7 +81,7 @@ func orderBugs() []Bug {
 		{
 			Name: "priority-ignored", What: "ready jobs leave by due time alone",
 			Claims: []string{"I13"}, Workloads: []string{"herd"},
-			Edits: []Edit{skipping("fsm/store/key.go", `k.Priority != l.Priority`, "priority-ignored")},
+			Edits: []Edit{skipping("fsm/store/key.go", `k.Rank != l.Rank`, "priority-ignored")},
 		},
 		{
 			Name: "map-order", What: "the order of a Go map decides which of several jobs that are due at one time is handed " +
@@ -89,7 +89,7 @@ func orderBugs() []Bug {
 			Claims: []string{"I25"}, Workloads: []string{"herd"},
 			Edits: []Edit{after("fsm/machine/keyed.go", `k, _ := q.ready.Min()`, `if k.Index != 0 && planted("map-order") {
 			same := map[uint32]bool{}
-			for other, more := k, true; more && other.At == k.At && other.Priority == k.Priority && len(same) < 64; {
+			for other, more := k, true; more && other.At == k.At && other.Rank == k.Rank && len(same) < 64; {
 				same[other.Index] = true
 				other.Serial++
 				other, more = q.ready.From(other)

@@ -106,7 +106,7 @@ func (c *crowd) newPut(q *queue) *fsm.Put {
 		p.Given, p.TTL = p.Given|fsm.GivenTTL, c.duration()
 	}
 	if w.chance(30) {
-		p.Given, p.Priority = p.Given|fsm.GivenPriority, pick[int8](w.r, -128, -1, 0, 1, 127)
+		p.Given, p.Priority = p.Given|fsm.GivenPriority, pick[int64](w.r, -128, -1, 0, 1, 127)
 	}
 	if w.chance(30) {
 		p.Given, p.MaxAttempts = p.Given|fsm.GivenMaxAttempts, uint32(w.r.IntN(4))

@@ -266,11 +266,11 @@ func (c *Request) attempts(field string, n uint32) uint32 {
 }
 
 // priority checks a priority.
-func (c *Request) priority(field string, p int32) int8 {
+func (c *Request) priority(field string, p int32) int64 {
 	if p < -128 || p > 127 {
 		c.Fail(fault.Invalid(field, "%d is out of range: -128 to 127", p))
 	}
-	return int8(p)
+	return int64(p)
 }
 
 // headers checks and sorts a job's headers.

@@ -224,7 +224,7 @@ func (r *putReader) plain(data []byte, put *fsm.Put) (size int, ok bool) {
 			n, w := binary.Uvarint(data[1:])
 			// as in generated code, the upper half is ignored
 			if priority := int32(n); w > 0 && priority >= -128 && priority <= 127 {
-				put.Priority, put.Given, data = int8(priority), put.Given|fsm.GivenPriority, data[1+w:]
+				put.Priority, put.Given, data = int64(priority), put.Given|fsm.GivenPriority, data[1+w:]
 				continue
 			}
 			return 0, false

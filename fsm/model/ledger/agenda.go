@@ -8,7 +8,7 @@ type agendaEntry struct {
 	serial   uint64
 	account  *Job
 	version  uint32
-	priority int8
+	priority int64
 }
 
 func (t *agendaEntry) less(u *agendaEntry) bool {

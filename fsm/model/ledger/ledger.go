@@ -433,7 +433,7 @@ func (a *Job) WasCancelled() bool { return a.why == cancelled }
 func (a *Job) WasFollowed() bool { return a.why == followed }
 
 // Priority returns the priority of the job.
-func (a *Job) Priority() int8 {
+func (a *Job) Priority() int64 {
 	return a.Put.Priority // 0 if it was not given
 }
 

@@ -148,7 +148,7 @@ func (c *client) produce(ctx context.Context) {
 		}
 		if c.chance(10) {
 			put.Given |= fsm.GivenPriority
-			put.Priority = int8(c.random.IntN(5))
+			put.Priority = int64(c.random.IntN(5))
 		}
 		if c.chance(20) {
 			put.Given |= fsm.GivenTTL

@@ -1,8 +1,9 @@
-package store
+package table
 
 import (
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 
 	"github.com/belfrydb/belfry/fsm/digest"
 )
@@ -10,8 +11,8 @@ import (
 // TestTableGrowsAndShrinks: a table finds what is in it at every size, and nothing else, and gives its
 // memory back.
 func TestTableGrowsAndShrinks(t *testing.T) {
-	table, rng := newTable(), rand.New(rand.NewPCG(1, 2))
-	empty := table.memory()
+	table, rng := New(), rand.New(rand.NewPCG(1, 2))
+	empty := table.Memory()
 	hashOf := func(index uint32) uint32 {
 		if index%50 == 0 {
 			return 7 // a chain of equal hashes
@@ -19,7 +20,7 @@ func TestTableGrowsAndShrinks(t *testing.T) {
 		return digest.IDKey(1, index, "")
 	}
 	find := func(index uint32) uint32 {
-		return table.find(hashOf(index), func(found uint32) bool { return found == index })
+		return table.Find(hashOf(index), func(found uint32) bool { return found == index })
 	}
 	const most = 50_000
 	in := map[uint32]bool{}
@@ -41,10 +42,10 @@ func TestTableGrowsAndShrinks(t *testing.T) {
 			index := 1 + rng.Uint32N(most)
 			switch {
 			case len(in) < target && !in[index]:
-				table.insert(hashOf(index), index)
+				table.Insert(hashOf(index), index)
 				in[index] = true
 			case len(in) > target && in[index]:
-				table.remove(hashOf(index), index)
+				table.Remove(hashOf(index), index)
 				delete(in, index)
 			}
 			if rng.IntN(5000) == 0 {
@@ -53,20 +54,20 @@ func TestTableGrowsAndShrinks(t *testing.T) {
 		}
 		check()
 	}
-	if left := table.memory(); left > 4*empty {
+	if left := table.Memory(); left > 4*empty {
 		t.Errorf("%d bytes are left of a table that was emptied, an empty one has %d", left, empty)
 	}
 }
 
 // TestEmptiedTableAllocatesNothing: a queue is filled and emptied again and again, and a table with it.
 func TestEmptiedTableAllocatesNothing(t *testing.T) {
-	table := newTable()
+	table := New()
 	cycle := func() {
 		for index := uint32(1); index <= 100; index++ {
-			table.insert(digest.SerialKey(uint64(index)), index)
+			table.Insert(digest.SerialKey(uint64(index)), index)
 		}
 		for index := uint32(1); index <= 100; index++ {
-			table.remove(digest.SerialKey(uint64(index)), index)
+			table.Remove(digest.SerialKey(uint64(index)), index)
 		}
 	}
 	cycle()
@@ -77,13 +78,13 @@ func TestEmptiedTableAllocatesNothing(t *testing.T) {
 
 // TestShrunkTableDropsItsPages: what a table no longer uses is not kept by the array of its pages.
 func TestShrunkTableDropsItsPages(t *testing.T) {
-	table := newTable()
+	table := New()
 	const all = 4 * bucketsPerPage * bucketFill
 	for index := uint32(1); index <= all; index++ {
-		table.insert(digest.SerialKey(uint64(index)), index)
+		table.Insert(digest.SerialKey(uint64(index)), index)
 	}
 	for index := uint32(1); index < all; index++ {
-		table.remove(digest.SerialKey(uint64(index)), index)
+		table.Remove(digest.SerialKey(uint64(index)), index)
 	}
 	for i, page := range table.pages[len(table.pages):cap(table.pages)] {
 		if page != nil {
@@ -92,5 +93,62 @@ func TestShrunkTableDropsItsPages(t *testing.T) {
 	}
 	if len(table.pages) != 1 {
 		t.Errorf("%d pages for one index", len(table.pages))
+	}
+}
+
+func TestTableAgainstMap(t *testing.T) {
+	for _, hashBits := range []int{32, 6, 0} { // 6 and 0: many and all in one bucket
+		table := New()
+		rng := rand.New(rand.NewPCG(3, uint64(hashBits)))
+		hashOf := func(index uint32) uint32 {
+			if hashBits == 0 {
+				return 7
+			}
+			return uint32(digest.Hasher(0).Word(uint64(index)).Sum()) >> (32 - hashBits)
+		}
+		present := map[uint32]bool{}
+		limit := 20000
+		if hashBits < 32 {
+			limit = 2000
+		}
+		for range limit * 3 {
+			index := uint32(rng.IntN(limit)) + 1
+			found := table.Find(hashOf(index), func(p uint32) bool { return p == index })
+			if (found == index) != present[index] {
+				t.Fatalf("%d bits: find(%d) = %d, present: %v", hashBits, index, found, present[index])
+			}
+			if present[index] {
+				table.Remove(hashOf(index), index)
+			} else {
+				table.Insert(hashOf(index), index)
+			}
+			present[index] = !present[index]
+		}
+	}
+}
+
+func TestSerialHashSpreadsEvenly(t *testing.T) {
+	for _, step := range []uint64{1, 2, 3, 64, 100, 4096} {
+		const buckets = 1 << 12
+		var load [buckets]int
+		for i := range uint64(buckets * bucketFill) {
+			load[digest.SerialKey(i*step)%buckets]++
+		}
+		full := 0
+		for _, n := range load {
+			if n > 3*bucketFill {
+				full++
+			}
+		}
+		if full > buckets/100 {
+			t.Errorf("serials %d apart: %d of %d buckets hold more than three times the mean", step, full, buckets)
+		}
+	}
+}
+
+// TestBucketIsACacheLine, as the memory of a table counts on.
+func TestBucketIsACacheLine(t *testing.T) {
+	if size := unsafe.Sizeof(bucket{}); size != bucketBytes {
+		t.Errorf("a bucket has %d bytes", size)
 	}
 }

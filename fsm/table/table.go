@@ -1,10 +1,11 @@
-package store
+// Package table finds records by the hashes of their names.
+package table
 
-// table is a linear-hashing table from a 32-bit hash to indexes. It grows by splitting one bucket
+// Table is a linear-hashing table from a 32-bit hash to indexes. It grows by splitting one bucket
 // at a time, and shrinks by merging one, so that no change ever pays for the whole table. It keeps
 // the hashes: growing reads no record, and a find hardly ever reads a wrong one. (W. Litwin, "Linear
 // hashing: a new tool for file and table addressing", VLDB 1980.)
-type table struct {
+type Table struct {
 	pages    [][]bucket
 	overflow []bucket // overflow[0] is unused
 	spare    uint32   // first free overflow bucket, chained by next
@@ -23,6 +24,7 @@ type bucket struct {
 }
 
 const (
+	bucketBytes    = 64
 	bucketsPerPage = 512
 	// bucketFill is the mean number of indexes in a bucket above which the table grows. It shrinks below
 	// a bucketSlack-th of that, down to a page.
@@ -30,11 +32,12 @@ const (
 	bucketSlack = 3
 )
 
-func newTable() table {
-	return table{pages: [][]bucket{make([]bucket, bucketsPerPage)}, overflow: make([]bucket, 1), buckets: 1}
+// New returns an empty table.
+func New() Table {
+	return Table{pages: [][]bucket{make([]bucket, bucketsPerPage)}, overflow: make([]bucket, 1), buckets: 1}
 }
 
-func (t *table) bucketOf(hash uint32) *bucket {
+func (t *Table) bucketOf(hash uint32) *bucket {
 	n := hash & t.mask
 	if n >= t.buckets {
 		n &= t.mask >> 1
@@ -42,10 +45,10 @@ func (t *table) bucketOf(hash uint32) *bucket {
 	return t.bucketAt(n)
 }
 
-func (t *table) bucketAt(n uint32) *bucket { return &t.pages[n/bucketsPerPage][n%bucketsPerPage] }
+func (t *Table) bucketAt(n uint32) *bucket { return &t.pages[n/bucketsPerPage][n%bucketsPerPage] }
 
-// find returns the index with the given hash that match accepts, or 0.
-func (t *table) find(hash uint32, match func(index uint32) bool) uint32 {
+// Find returns the index with the given hash that match accepts, or 0.
+func (t *Table) Find(hash uint32, match func(index uint32) bool) uint32 {
 	for b := t.bucketOf(hash); ; b = &t.overflow[b.next] {
 		for i, index := range b.indexes {
 			if index != 0 && b.hashes[i] == hash && match(index) {
@@ -58,15 +61,15 @@ func (t *table) find(hash uint32, match func(index uint32) bool) uint32 {
 	}
 }
 
-// insert adds an index that is not in the table.
-func (t *table) insert(hash, index uint32) {
+// Insert adds an index that is not in the table.
+func (t *Table) Insert(hash, index uint32) {
 	t.add(t.bucketOf(hash), hash, index)
 	if t.count++; t.count > int(t.buckets)*bucketFill {
 		t.split()
 	}
 }
 
-func (t *table) add(b *bucket, hash, index uint32) {
+func (t *Table) add(b *bucket, hash, index uint32) {
 	for {
 		for i := range b.indexes {
 			if b.indexes[i] == 0 {
@@ -86,7 +89,7 @@ func (t *table) add(b *bucket, hash, index uint32) {
 
 // newOverflow returns an empty overflow bucket without moving the others: only link grows the
 // slice.
-func (t *table) newOverflow() uint32 {
+func (t *Table) newOverflow() uint32 {
 	if n := t.spare; n != 0 {
 		t.spare = t.overflow[n].next
 		t.overflow[n] = bucket{}
@@ -95,22 +98,22 @@ func (t *table) newOverflow() uint32 {
 	return uint32(len(t.overflow))
 }
 
-func (t *table) link(b *bucket, n uint32) {
+func (t *Table) link(b *bucket, n uint32) {
 	b.next = n
 	if int(n) == len(t.overflow) {
 		t.overflow = append(t.overflow, bucket{})
 	}
 }
 
-// remove removes an index, which must be in the table under this hash.
-func (t *table) remove(hash, index uint32) {
+// Remove removes an index, which must be in the table under this hash.
+func (t *Table) Remove(hash, index uint32) {
 	for b := t.bucketOf(hash); ; b = &t.overflow[b.next] {
 		for i := range b.indexes {
 			if b.indexes[i] == index {
 				b.indexes[i] = 0
 				switch t.count--; {
 				case t.count == 0 && len(t.overflow) > bucketsPerPage:
-					*t = newTable()
+					*t = New()
 				case t.buckets > bucketsPerPage && t.count < int(t.buckets)*bucketFill/bucketSlack:
 					t.merge()
 				}
@@ -123,8 +126,8 @@ func (t *table) remove(hash, index uint32) {
 	}
 }
 
-// replace replaces an index, which must be in the table under this hash.
-func (t *table) replace(hash, old, index uint32) {
+// Replace replaces an index, which must be in the table under this hash.
+func (t *Table) Replace(hash, old, index uint32) {
 	for b := t.bucketOf(hash); ; b = &t.overflow[b.next] {
 		for i := range b.indexes {
 			if b.indexes[i] == old {
@@ -138,8 +141,19 @@ func (t *table) replace(hash, old, index uint32) {
 	}
 }
 
+// Len returns the number of indexes.
+func (t *Table) Len() int { return t.count }
+
+// Memory returns what the table takes of the heap, in bytes.
+func (t *Table) Memory() uint64 {
+	return uint64(len(t.pages)*bucketsPerPage+cap(t.overflow)) * bucketBytes
+}
+
+// EntryBytes is what a table takes for each index when it is filled as it grows.
+const EntryBytes = bucketBytes * 10 / (bucketFill * 9)
+
 // split adds a bucket and moves to it the indexes of one bucket that belong there.
-func (t *table) split() {
+func (t *Table) split() {
 	if t.buckets > t.mask {
 		t.mask = t.mask<<1 | 1
 	}
@@ -152,7 +166,7 @@ func (t *table) split() {
 }
 
 // merge undoes the last split.
-func (t *table) merge() {
+func (t *Table) merge() {
 	if t.buckets == t.mask>>1+1 {
 		t.mask >>= 1
 	}
@@ -165,7 +179,7 @@ func (t *table) merge() {
 }
 
 // move adds the indexes of a bucket to those buckets that they belong to now.
-func (t *table) move(old *bucket) {
+func (t *Table) move(old *bucket) {
 	chain := *old
 	*old = bucket{}
 	for {

@@ -1,0 +1,16 @@
+package rule
+
+import "github.com/belfrydb/belfry/fsm"
+
+// ListPlace returns the place of a job in the list of its state: its due time and serial. A READY FIFO
+// job has the time of its put instead, and a DEAD one the time and the fence of its death.
+func ListPlace(v *fsm.Job) fsm.Cursor {
+	switch {
+	case v.FIFO && v.State == fsm.Ready:
+		return fsm.Cursor{Due: v.Created, Serial: v.Serial}
+	case v.FIFO && v.State == fsm.Dead:
+		return fsm.Cursor{Due: v.Died, Serial: v.Fence}
+	default:
+		return fsm.Cursor{Due: v.Due, Serial: v.Serial}
+	}
+}
