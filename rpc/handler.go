@@ -154,6 +154,7 @@ type handler struct {
 	buffers        *codec.Buffers // of requests and answers
 	requestBytes   *requestBytes
 
+	date date
 	// bodies bounds the bodies of requests; bodyBytesInFlight counts what all of them hold.
 	bodies            *inbound.Limiter
 	bodyBytesInFlight atomic.Int64
@@ -303,7 +304,7 @@ func (h *handler) mountOperations(cfg Config, options []connect.HandlerOption) {
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Belfry-Served-By", h.name)
-	w.Header().Set("Date", h.now().UTC().Format(http.TimeFormat)) // clients check request ids against it
+	w.Header().Set("Date", h.date.at(h.now())) // clients check request ids against it
 	id := correlation(r.Header.Get(auth.CallIDHeader))
 	r.Header.Set(auth.CallIDHeader, id)
 	w.Header().Set(auth.CallIDHeader, id)
@@ -500,6 +501,25 @@ func (h *handler) recovered(out *reply, r *http.Request, p any) {
 	out.captured, out.status = nil, 0
 	h.writeFault(out, r, fault.New(belfryv1.Reason_REASON_INTERNAL))
 	out.finish()
+}
+
+// date is the text of the Date header, which changes once a second.
+type date struct{ last atomic.Pointer[dateText] }
+
+// dateText is the text of a second.
+type dateText struct {
+	second int64
+	text   string
+}
+
+// at returns the text of a time.
+func (d *date) at(t time.Time) string {
+	last := d.last.Load()
+	if second := t.Unix(); last == nil || last.second != second {
+		last = &dateText{second, t.UTC().Format(http.TimeFormat)}
+		d.last.Store(last)
+	}
+	return last.text
 }
 
 // correlation returns the client's id if it is short and visible, else a new one.

@@ -2,13 +2,18 @@ package rpc
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // requestBytes measures the requests that carry anything, by what they take on the wire: a batch
 // that is compressed is small. The messages of a stream count one by one.
-type requestBytes struct{ sizes *prometheus.HistogramVec }
+type requestBytes struct {
+	sizes *prometheus.HistogramVec
+	// known has the series by procedure: to find one by its label costs more than to count a request.
+	known sync.Map
+}
 
 // newRequestBytes registers the measure.
 func newRequestBytes(registry prometheus.Registerer) (*requestBytes, error) {
@@ -26,7 +31,12 @@ func newRequestBytes(registry prometheus.Registerer) (*requestBytes, error) {
 
 // observe notes one request of a procedure that there is.
 func (b *requestBytes) observe(procedure string, bytes int64) {
-	if bytes > 0 {
-		b.sizes.WithLabelValues(procedure).Observe(float64(bytes))
+	if bytes <= 0 {
+		return
 	}
+	series, ok := b.known.Load(procedure)
+	if !ok {
+		series, _ = b.known.LoadOrStore(procedure, b.sizes.WithLabelValues(procedure))
+	}
+	series.(prometheus.Observer).Observe(float64(bytes)) //nolint:forcetypeassert // only observers are stored
 }

@@ -30,10 +30,13 @@ const (
 	timestampType protoreflect.FullName = "google.protobuf.Timestamp"
 )
 
-// decodeJSON reads JSON into a message. It tries the strict parser first, so that valid input costs
-// no extra work and has exactly the meaning that protojson gives it.
+// decodeJSON reads JSON into a message. It tries plainDecode and then the strict parser first, so
+// that valid input costs no extra work and has exactly the meaning that protojson gives it.
 func decodeJSON(data []byte, m proto.Message) error {
 	if len(bytes.TrimSpace(data)) == 0 {
+		return nil
+	}
+	if proto.Reset(m); plainDecode(data, m) {
 		return nil
 	}
 	strictErr := protojson.Unmarshal(data, m)

@@ -11,9 +11,13 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/belfrydb/belfry/rpc/naming"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/naming"
 )
 
 // contractPackage is the package whose messages are written here. protojson writes all others.
@@ -26,13 +30,24 @@ const jobDataField protoreflect.FullName = "belfry.v1.Job.data"
 // differences: enum values have no prefix, a job's body is text if it can be, and the bytes are the
 // same every time.
 func AppendJSON(dst []byte, m protoreflect.Message) ([]byte, error) {
-	switch m.Descriptor().FullName() {
-	case durationType:
-		return appendDuration(dst, number(m, "seconds"), int32(number(m, "nanos"))), nil
-	case timestampType:
-		return appendTime(dst, number(m, "seconds"), number(m, "nanos")), nil
+	switch typed := m.Interface().(type) {
+	case *durationpb.Duration:
+		return appendDuration(dst, typed.GetSeconds(), typed.GetNanos()), nil
+	case *timestamppb.Timestamp:
+		return appendTime(dst, typed.GetSeconds(), int64(typed.GetNanos())), nil
+	case *belfryv1.Witness:
+		return appendWitness(dst, typed), nil
+	case *belfryv1.PutResponse:
+		return appendPutResponse(dst, typed), nil
+	case *belfryv1.AckResponse:
+		return appendAckResponse(dst, typed), nil
 	default:
 	}
+	return appendMessage(dst, m)
+}
+
+// appendMessage appends a message of any type by its descriptor.
+func appendMessage(dst []byte, m protoreflect.Message) ([]byte, error) {
 	if m.Descriptor().ParentFile().Package() != contractPackage {
 		return appendForeign(dst, m)
 	}
@@ -68,11 +83,6 @@ func appendForeign(dst []byte, m protoreflect.Message) ([]byte, error) {
 		return nil, fmt.Errorf("compacting %s: %w", m.Descriptor().FullName(), err)
 	}
 	return out.Bytes(), nil
-}
-
-// number returns an integer field of a well-known type.
-func number(m protoreflect.Message, name protoreflect.Name) int64 {
-	return m.Get(m.Descriptor().Fields().ByName(name)).Int()
 }
 
 // appendField appends a name and its value.
@@ -176,19 +186,38 @@ func QuotedEnum(e protoreflect.Enum) string {
 
 // appendTime appends a time in UTC with as many groups of three decimals as it needs.
 func appendTime(dst []byte, seconds, nanos int64) []byte {
-	layout := "2006-01-02T15:04:05"
-	switch {
+	t := time.Unix(seconds, nanos).UTC()
+	year, month, day := t.Date()
+	hour, minute, second := t.Clock()
+	if year < 0 || year > 9999 { // no time of the contract
+		return append(t.AppendFormat(append(dst, '"'), "2006-01-02T15:04:05"), `Z"`...)
+	}
+	dst = appendDigits(append(dst, '"'), year, 4)
+	dst = appendDigits(append(dst, '-'), int(month), 2)
+	dst = appendDigits(append(dst, '-'), day, 2)
+	dst = appendDigits(append(dst, 'T'), hour, 2)
+	dst = appendDigits(append(dst, ':'), minute, 2)
+	dst = appendDigits(append(dst, ':'), second, 2)
+	switch nanos := t.Nanosecond(); {
 	case nanos == 0:
 	case nanos%1e6 == 0:
-		layout += ".000"
+		dst = appendDigits(append(dst, '.'), nanos/1e6, 3)
 	case nanos%1e3 == 0:
-		layout += ".000000"
+		dst = appendDigits(append(dst, '.'), nanos/1e3, 6)
 	default:
-		layout += ".000000000"
+		dst = appendDigits(append(dst, '.'), nanos, 9)
 	}
-	dst = append(dst, '"')
-	dst = time.Unix(seconds, nanos).UTC().AppendFormat(dst, layout)
 	return append(dst, `Z"`...)
+}
+
+// appendDigits appends the last digits of a number that is not negative, at most nine.
+func appendDigits(dst []byte, n, digits int) []byte {
+	var text [9]byte
+	for i := digits - 1; i >= 0; i-- {
+		text[i] = byte('0' + n%10)
+		n /= 10
+	}
+	return append(dst, text[:digits]...)
 }
 
 // appendDuration appends a duration in seconds. Both parts have the same sign, or one is zero.
