@@ -377,7 +377,7 @@ var importTable = []importRow{
 		dir: "rpc",
 		may: []string{
 			"access/connlimit", "node", "rpc/admin", "rpc/auth", "rpc/backend", "rpc/belfry/...", "rpc/check",
-			"rpc/codec", "rpc/drain", "rpc/fault", "rpc/inbound", "rpc/metrics", "rpc/naming", "rpc/openapi",
+			"rpc/codec", "rpc/drain", "rpc/fault", "rpc/inbound", "rpc/lmstfy", "rpc/metrics", "rpc/naming", "rpc/openapi",
 			"rpc/queue", "rpc/schedule", "rpc/shardcall", "rpc/spelling", "rpc/ui", "rpc/ui/login", "rpc/wire", "stream",
 		},
 		testMay: []string{
@@ -424,6 +424,12 @@ var importTable = []importRow{
 		may:      []string{"access/tokens", "rpc/belfry/...", "rpc/fault"},
 		external: []string{"connectrpc.com", "google.golang.org/protobuf", "github.com/prometheus"},
 		reason:   "who may do what is decided without the handlers that ask, and without the catalog that keeps the tokens",
+	},
+	{
+		dir:      "rpc/lmstfy",
+		may:      []string{"access/tokens", "rpc/belfry/...", "rpc/fault"},
+		external: []string{"google.golang.org/protobuf", "github.com/prometheus"},
+		reason:   "another queue's protocol is read and written; what it asks for are calls of the contract",
 	},
 	{
 		dir:      "rpc/metrics",

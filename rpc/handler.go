@@ -30,6 +30,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/drain"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/inbound"
+	"github.com/belfrydb/belfry/rpc/lmstfy"
 	"github.com/belfrydb/belfry/rpc/metrics"
 	"github.com/belfrydb/belfry/rpc/openapi"
 	"github.com/belfrydb/belfry/rpc/queue"
@@ -77,6 +78,8 @@ type Config struct {
 	LocalName string
 	// Dashboard says what of the dashboard is served.
 	Dashboard Dashboard
+	// Lmstfy makes the server ready for ServeLmstfy.
+	Lmstfy bool
 	// Calendars finds the firings of schedules, with the time-zone data of this node. It is required.
 	Calendars schedule.Calendars
 	// Now is the wall clock; defaults to time.Now.
@@ -141,6 +144,8 @@ type handler struct {
 	others map[string]http.Handler
 	// dashboard serves pages for people; nil if it is off.
 	dashboard *ui.Pages
+	// lmstfy serves lmstfy's protocol; nil if it is off.
+	lmstfy *lmstfy.Handler
 	// paths has the short paths; methodList is the same as text.
 	paths      []string
 	methodList string
@@ -226,6 +231,9 @@ func newHandler(cfg Config) (*handler, error) {
 		Router: router, Rules: rules, Calendars: cfg.Calendars, Format: cfg.Cluster.Format,
 	}), options)
 	h.mountOperations(cfg, options)
+	if err := h.mountLmstfy(cfg, administration); err != nil {
+		return nil, err
+	}
 	if err := h.mountDashboard(cfg); err != nil {
 		return nil, err
 	}
@@ -303,11 +311,7 @@ func (h *handler) mountOperations(cfg Config, options []connect.HandlerOption) {
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Belfry-Served-By", h.name)
-	w.Header().Set("Date", h.date.at(h.now())) // clients check request ids against it
-	id := correlation(r.Header.Get(auth.CallIDHeader))
-	r.Header.Set(auth.CallIDHeader, id)
-	w.Header().Set(auth.CallIDHeader, id)
+	h.identify(w, r)
 	out := &reply{ResponseWriter: w, request: r, handler: h}
 	defer func() {
 		if p := recover(); p != nil {
@@ -317,6 +321,15 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.route(out, r)
 	limitLeftover(out, r)
 	out.finish()
+}
+
+// identify sets the headers that name the node and the call.
+func (h *handler) identify(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Belfry-Served-By", h.name)
+	w.Header().Set("Date", h.date.at(h.now())) // clients check request ids against it
+	id := correlation(r.Header.Get(auth.CallIDHeader))
+	r.Header.Set(auth.CallIDHeader, id)
+	w.Header().Set(auth.CallIDHeader, id)
 }
 
 // leftoverWait is how long the rest of a body that no handler read may take to arrive. net/http

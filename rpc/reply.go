@@ -26,6 +26,8 @@ type reply struct {
 	handler *handler
 	// known is set once the caller has shown a valid token, or if calls need none.
 	known bool
+	// foreign says that the handler speaks another protocol: its errors are sent as they are.
+	foreign bool
 	// stream has the deadlines of a streamed answer; nil for a unary one.
 	stream *inbound.Stream
 
@@ -43,7 +45,7 @@ func (o *reply) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 func (o *reply) WriteHeader(status int) {
 	switch {
 	case o.wrote || o.captured != nil:
-	case status >= 400:
+	case status >= 400 && !o.foreign:
 		o.status, o.captured = status, &bytes.Buffer{}
 	default:
 		o.commit(status)

@@ -8,16 +8,18 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
 // Server serves the public API on one port: Connect, gRPC, gRPC-Web and plain HTTP, over HTTP/1.1
 // and HTTP/2. All of them use TLS, or none does.
 type Server struct {
-	handler     *handler
-	http        *http.Server
-	tls         *tls.Config
-	connections *connections
+	handler *handler
+	// http serves Serve, and lmstfy serves ServeLmstfy; lmstfy is nil if that is off.
+	http, lmstfy *http.Server
+	tls          *tls.Config
+	connections  *connections
 }
 
 // NewServer returns a server that does not listen yet. It reports every problem of the
@@ -31,12 +33,21 @@ func NewServer(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	s := &Server{handler: h, tls: cfg.TLS, connections: connections}
+	s.http = newHTTPServer(h, connections, cfg.Logger)
+	if h.lmstfy != nil {
+		s.lmstfy = newHTTPServer(http.HandlerFunc(h.serveLmstfy), connections, cfg.Logger)
+	}
+	return s, nil
+}
+
+// newHTTPServer returns a server with the bounds of clients' connections.
+func newHTTPServer(h http.Handler, connections *connections, logger *slog.Logger) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
-	s := &Server{handler: h, tls: cfg.TLS, connections: connections}
-	s.http = &http.Server{
+	s := &http.Server{
 		Handler:   h,
 		Protocols: protocols,
 		// There is no ReadTimeout and no WriteTimeout, which would cut long polls: bodies and
@@ -56,12 +67,12 @@ func NewServer(cfg Config) (*Server, error) {
 			// while the client's windows are full: the deadline of the answer does.
 			WriteByteTimeout: 30 * time.Second,
 		},
-		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 	if connections != nil {
-		s.http.ConnState, s.http.ConnContext = connections.changed, connections.within
+		s.ConnState, s.ConnContext = connections.changed, connections.within
 	}
-	return s, nil
+	return s
 }
 
 // Handler returns the handler of the API, for use in another server.
@@ -71,6 +82,15 @@ func (s *Server) Handler() http.Handler { return s.handler }
 func (s *Server) Serve(l net.Listener) error {
 	if err := ServeOn(s.http, s.connections.around(l), s.tls); err != nil {
 		return fmt.Errorf("serving the public API: %w", err)
+	}
+	return nil
+}
+
+// ServeLmstfy serves a listener for lmstfy's clients until Shutdown or Close, and then returns
+// http.ErrServerClosed. Config.Lmstfy must be set.
+func (s *Server) ServeLmstfy(l net.Listener) error {
+	if err := ServeOn(s.lmstfy, s.connections.around(l), s.tls); err != nil {
+		return fmt.Errorf("serving lmstfy's protocol: %w", err)
 	}
 	return nil
 }
@@ -96,10 +116,10 @@ const shutdownAgain = time.Second
 // shutdownHTTP is http.Server.Shutdown, repeated for connections that prove to speak HTTP/2 only
 // after it has begun. Shutdown tells the HTTP/2 connections that it knows to close. It would wait
 // for the others until they are idle for too long.
-func (s *Server) shutdownHTTP(ctx context.Context) error {
+func shutdownHTTP(ctx context.Context, s *http.Server) error {
 	for {
 		round, cancel := context.WithTimeout(ctx, shutdownAgain)
-		err := s.http.Shutdown(round)
+		err := s.Shutdown(round)
 		cancel()
 		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return err
@@ -107,13 +127,41 @@ func (s *Server) shutdownHTTP(ctx context.Context) error {
 	}
 }
 
+// servers returns the servers of all protocols.
+func (s *Server) servers() []*http.Server {
+	if s.lmstfy == nil {
+		return []*http.Server{s.http}
+	}
+	return []*http.Server{s.http, s.lmstfy}
+}
+
+// shutdownAll is shutdownHTTP for the servers of all protocols at once.
+func (s *Server) shutdownAll(ctx context.Context) error {
+	servers := s.servers()
+	errs := make([]error, len(servers))
+	var all sync.WaitGroup
+	for i, server := range servers {
+		all.Go(func() { errs[i] = shutdownHTTP(ctx, server) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// closeAll closes the connections of all protocols.
+func (s *Server) closeAll() (err error) {
+	for _, server := range s.servers() {
+		err = errors.Join(err, server.Close())
+	}
+	return err
+}
+
 // Shutdown drains and stops listening. It waits until every call is answered, and until the jobs
 // that were granted too late are released, or until ctx ends. Then it closes the connections.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
-	if err := s.shutdownHTTP(ctx); err != nil {
+	if err := s.shutdownAll(ctx); err != nil {
 		_ = s.handler.sessions.Wait(ctx) // ctx has ended, so this closes them
-		closeErr := s.http.Close()
+		closeErr := s.closeAll()
 		if closeErr != nil {
 			return fmt.Errorf("stopping the public API: %w; closing it: %w", err, closeErr)
 		}

@@ -17,10 +17,11 @@ func checkListen(cfg *Config) error {
 		{"--listen", cfg.Listen},
 		{"--peer-listen", cfg.PeerListen},
 		{"--gossip-listen", cfg.GossipListen},
+		{"--lmstfy-listen", cfg.LmstfyListen},
 	} {
 		address := listen.address
 		if address == "" && listen.flag != "--listen" {
-			continue // it defaults to a port next to --listen
+			continue // it defaults to a port next to --listen, or to none
 		}
 		_, port, err := net.SplitHostPort(address)
 		if _, number := strconv.ParseUint(port, 10, 16); err != nil || number != nil {

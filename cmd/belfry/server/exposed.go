@@ -24,6 +24,9 @@ func (cfg *Config) warnOfExposure() {
 	if cfg.PeerListen != "" { // else it does not gossip either
 		listens = append(listens, cfg.PeerListen, cfg.GossipListen)
 	}
+	if cfg.LmstfyListen != "" {
+		listens = append(listens, cfg.LmstfyListen)
+	}
 	var beyond []string
 	for _, address := range listens {
 		if !local(address) {

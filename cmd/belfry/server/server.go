@@ -41,6 +41,9 @@ type Config struct {
 	// there are no other nodes, and that the server does not listen for any.
 	PeerListen, GossipListen string
 	Alone                    bool
+	// LmstfyListen is the address for clients of lmstfy, HOST:PORT; port 0 picks a free one. Empty is
+	// none.
+	LmstfyListen string
 	// Advertise is the host under which others reach this node; empty for those of the listen
 	// addresses.
 	Advertise string
@@ -127,6 +130,7 @@ type Server struct {
 	joined    atomic.Pointer[cluster.Cluster]
 	rpc       *rpc.Server
 	listener  net.Listener
+	lmstfy    *protocolListener // nil for none
 	shutdown  *shutdownGuard
 	notReady  *notReadyServer
 	removal   *removalNotice
@@ -179,10 +183,15 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s.listener = s.shutdown.wrap(listener)
 	cfg.Fatal = s.shutdown.beforeFatal(cfg.Fatal)
-	if err := errors.Join(s.open(ctx, cfg), s.notReady.stop(context.WithoutCancel(ctx))); err != nil {
+	err = errors.Join(s.open(ctx, cfg), s.notReady.stop(context.WithoutCancel(ctx)))
+	if err == nil {
+		s.lmstfy, err = s.listenForProtocol(ctx, "lmstfy", cfg.LmstfyListen)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.close(context.WithoutCancel(ctx)), s.listener.Close())
 	}
 	s.watch(ctx)
+	s.lmstfy.start(s.rpc.ServeLmstfy)
 	go func() {
 		defer close(s.served)
 		s.serveErr = s.rpc.Serve(s.listener)
@@ -191,6 +200,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		defer close(s.ended)
 		select {
 		case <-s.served:
+		case <-s.lmstfy.ended():
 		case <-s.removal.received:
 		}
 	}()
@@ -324,6 +334,7 @@ func (s *Server) newEdge(cfg Config) (*rpc.Server, error) {
 		Audit: cfg.Audit, Registry: registry,
 		Calendars: s.calendars, Name: c.Router().Status().Name, Address: s.listener.Addr().String(), Version: cfg.Version,
 		TLS: forClients(s.credentials), Authenticator: s.authenticator, Backups: s.lastBackup,
+		Lmstfy:           cfg.LmstfyListen != "",
 		MetricsQueuesMax: cfg.MetricsQueuesMax, ConnectionsMax: connectionsMax(openFilesMax()),
 		Local: local(cfg.Listen) && s.credentials == nil, LocalName: cfg.Advertise, Dashboard: dashboard,
 	})
@@ -432,6 +443,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		if !errors.Is(s.serveErr, http.ErrServerClosed) {
 			problems = append(problems, s.serveErr)
 		}
+		problems = append(problems, s.lmstfy.wait())
 		problems = append(problems, s.close(ctx))
 		s.stopped = errors.Join(problems...)
 	})

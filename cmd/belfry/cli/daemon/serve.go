@@ -91,7 +91,8 @@ finished. A second signal ends it at once; nothing that was acknowledged is lost
 	flags.BoolVar(&f.printAddresses, flag.PrintAddresses, false, "print the addresses in use as one line of JSON")
 	flags.BoolVar(&f.printConfig, flag.PrintConfig, false,
 		"print every setting with where it comes from, and do not serve; secrets are in files, of which it shows the names")
-	cli.Configurable(flags, flag.Data, flag.Listen, flag.PeerListen, flag.GossipListen, flag.Advertise, flag.Join,
+	cli.Configurable(flags, flag.Data, flag.Listen, flag.PeerListen, flag.GossipListen, flag.LmstfyListen,
+		flag.Advertise, flag.Join,
 		flag.BootstrapExpect,
 		flag.GossipKeys, flag.TLSCert, flag.TLSKey, flag.TLSCA, flag.TLSClientCert, flag.TLSClientKey, flag.RootTokens,
 		flag.ReplicationFactor, flag.GracePeriod, flag.Zone, flag.NodeID, flag.Shards, flag.Memory, flag.Insecure,
@@ -111,6 +112,8 @@ func (f *serveFlags) addPlaces(flags *pflag.FlagSet) {
 		"where other nodes reach it, HOST:PORT; by default the port after that of --listen")
 	flags.StringVar(&f.config.GossipListen, flag.GossipListen, "",
 		"where other nodes gossip with it, HOST:PORT; by default the second port after that of --listen")
+	flags.StringVar(&f.config.LmstfyListen, flag.LmstfyListen, "",
+		"where clients of lmstfy reach it, HOST:PORT; nowhere if empty")
 	flags.StringVar(&f.config.Advertise, flag.Advertise, "",
 		"the host under which others reach it; that of the listen addresses if empty")
 	flags.StringSliceVar(&f.config.Join, flag.Join, nil,
@@ -386,8 +389,9 @@ func (a verbs) printAddresses(s *server.Server, f *serveFlags, debugAt string) e
 		Listen     string `json:"listen"`
 		PeerListen string `json:"peerListen,omitempty"`
 		Gossip     string `json:"gossipListen,omitempty"`
+		Lmstfy     string `json:"lmstfyListen,omitempty"`
 		Debug      string `json:"debugListen,omitempty"`
-	}{s.Address(), s.PeerAddress(), s.GossipAddress(), debugAt})
+	}{s.Address(), s.PeerAddress(), s.GossipAddress(), s.LmstfyAddress(), debugAt})
 	if err != nil {
 		return fmt.Errorf("writing the addresses: %w", err)
 	}

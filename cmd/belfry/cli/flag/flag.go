@@ -78,6 +78,7 @@ const (
 	KeyRate           = "key-rate"
 	Keys              = "keys"
 	Listen            = "listen"
+	LmstfyListen      = "lmstfy-listen"
 	Live              = "live"
 	LogFormat         = "log-format"
 	LogLevel          = "log-level"
