@@ -18,7 +18,7 @@ var checkRuleNames = []string{ruleCheckPage}
 // in its own folder. A "*" also stands for slashes, as in the script.
 var readByCommandTests = []string{
 	"README.md", "CONTRIBUTING.md", "go.mod", "docs/*.md", "mirror/README.md", "deploy/*", "Dockerfile",
-	"docker-compose*", "buf.yaml",
+	"docker-compose*", "buf.yaml", ".ci/lmstfy/*",
 }
 
 // checkCase is the line of .ci/check that has the patterns of such files.

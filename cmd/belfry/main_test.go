@@ -74,6 +74,8 @@ type process struct {
 	peers, gossip string
 	// debug is where it shows what the process does; empty without --debug-addr.
 	debug string
+	// lmstfy is where clients of lmstfy reach it, if it was asked to listen for them.
+	lmstfy string
 	// ca is the file of the authority that it has its certificate from; empty without TLS.
 	ca string
 	// token is the file of the token that commands carry; empty for none.
@@ -163,10 +165,11 @@ func launch(t *testing.T, command *exec.Cmd) *process {
 	go func() {
 		lines := bufio.NewReader(stdout)
 		line, _ := lines.ReadBytes('\n') // a line that is cut off has no addresses
-		var addresses struct{ Listen, PeerListen, GossipListen, DebugListen string }
+		var addresses struct{ Listen, PeerListen, GossipListen, DebugListen, LmstfyListen string }
 		if json.Unmarshal(line, &addresses) == nil {
 			p.address, p.peers, p.gossip, p.debug = addresses.Listen, addresses.PeerListen, addresses.GossipListen,
 				addresses.DebugListen
+			p.lmstfy = addresses.LmstfyListen
 		}
 		close(p.printed)
 		io.Copy(io.Discard, lines) //nolint:errcheck // nothing more is expected

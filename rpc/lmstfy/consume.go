@@ -108,8 +108,7 @@ func (h *Handler) consume(c *call) answer {
 // round, there is no job.
 func (h *Handler) reserve(c *call, req *belfryv1.ReserveRequest, wait time.Duration) ([]*belfryv1.Job, error) {
 	began := time.Now()
-	for first := true; ; first = false {
-		left := wait - time.Since(began)
+	for first, left := true, wait; ; first, left = false, wait-time.Since(began) {
 		req.Wait = durationpb.New(min(max(left, 0), h.cfg.WaitMax))
 		res, err := h.cfg.Queues.Reserve(c.Context(), req)
 		if err != nil && !first && faultOf(err).Reason == belfryv1.Reason_REASON_SHUTTING_DOWN {

@@ -1,0 +1,8 @@
+// The tests of lmstfy's client need these modules. See TestLmstfyClient of cmd/belfry.
+module lmstfyclient
+
+go 1.26
+
+require github.com/stretchr/testify v1.12.1
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect
