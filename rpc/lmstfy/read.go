@@ -108,5 +108,11 @@ func (h *Handler) peekDeadLetter(c *call) answer {
 	if out.Head, err = h.head(c, belfryv1.JobState_JOB_STATE_DEAD); err != nil {
 		return failed(err)
 	}
+	// The two reads may be of different times.
+	if out.Head == "" {
+		out.Size = 0
+	} else {
+		out.Size = max(1, out.Size)
+	}
 	return answer{status: http.StatusOK, body: out}
 }

@@ -24,6 +24,9 @@ func TestExposureIsSaid(t *testing.T) {
 		{"only its gossip is seen", Config{
 			Listen: "127.0.0.1:7400", PeerListen: "127.0.0.1:7401", GossipListen: "10.0.0.1:7402",
 		}, []string{reachable, "addresses=10.0.0.1:7402"}},
+		{"only its listener for lmstfy is seen", Config{
+			Listen: "127.0.0.1:7400", LmstfyListen: "10.0.0.1:7777", Alone: true,
+		}, []string{reachable, "addresses=10.0.0.1:7777"}},
 		{"tokens without TLS", Config{
 			Listen: "10.0.0.1:7400", RootTokens: "r", GossipKeys: "g",
 		}, []string{reachable, "tokens cross the network in the clear"}},
