@@ -1,13 +1,18 @@
 package rpc
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -105,6 +110,71 @@ func TestLmstfyBounds(t *testing.T) {
 	if got := s.send("GET", "/api/ns/q", "", "Belfry-Client", strings.Repeat("x", 65)); got.status != 413 {
 		t.Errorf("a long name of a client: %d %s", got.status, got.body)
 	}
+}
+
+// lmstfyPipes serves lmstfy's protocol in memory until the test ends, for bubbles of synctest. dial
+// connects, and sends the head of a request and what there is of its body.
+func lmstfyPipes(t *testing.T, change ...func(*Config)) (dial func(request string) net.Conn) {
+	t.Helper()
+	s := newServed(t, append(change, func(cfg *Config) { cfg.Lmstfy = true })...)
+	p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	ended := make(chan error, 1)
+	go func() { ended <- s.server.ServeLmstfy(p) }()
+	t.Cleanup(func() {
+		if err := s.server.closeAll(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return func(request string) net.Conn {
+		conn, err := p.DialContext(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		go func() { _, _ = conn.Write([]byte(request)) }() // the answer shows whether it arrived
+		return conn
+	}
+}
+
+// statusAfter reads an answer and returns its status, and how long it took from began.
+func statusAfter(t *testing.T, conn net.Conn, began time.Time) (int, time.Duration) {
+	t.Helper()
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0, time.Since(began)
+	}
+	return response.StatusCode, time.Since(began)
+}
+
+// TestLmstfySlowSender: a body that does not arrive in time is refused.
+func TestLmstfySlowSender(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dial, began := lmstfyPipes(t), time.Now()
+		conn := dial("PUT /api/ns/q HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf")
+		status, took := statusAfter(t, conn, began)
+		if status != 400 || took < 30*time.Second || took > 35*time.Second {
+			t.Errorf("after %v: %d", took, status)
+		}
+	})
+}
+
+// TestLmstfyConnections: a connection with a call of a known caller keeps its slot.
+func TestLmstfyConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dial, began := lmstfyPipes(t, func(cfg *Config) { cfg.ConnectionsMax = 1 }), time.Now()
+		first := dial("GET /api/ns/q?timeout=20 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		synctest.Wait()
+		second := dial("GET /api/ns/q HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		if status, took := statusAfter(t, second, began); status != 0 || took > 0 {
+			t.Errorf("the second connection had %d after %v", status, took)
+		}
+		if status, took := statusAfter(t, first, began); status != 404 || took != 20*time.Second {
+			t.Errorf("the first connection had %d after %v", status, took)
+		}
+	})
 }
 
 // TestLmstfyPanics: a handler that panics answers 500 in lmstfy's form, and logs why.

@@ -101,7 +101,7 @@ func ServeOn(s *http.Server, l net.Listener, secure *tls.Config) error {
 	if secure == nil {
 		return s.Serve(l)
 	}
-	s.TLSConfig = secure
+	s.TLSConfig = secure.Clone() // the server changes it, and several servers have the same settings
 	return s.ServeTLS(l, "", "")
 }
 

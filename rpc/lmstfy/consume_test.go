@@ -171,6 +171,7 @@ func TestMissing(t *testing.T) {
 		if got := s.deletes(t); !maps.Equal(got, map[string]float64{"none": 1}) {
 			t.Errorf("%v: deletes %v", err, got)
 		}
+		want(t, "GET", send(t, h, "GET", "/api/ns/q/job/x", ""), 404, `{"error":"job not found"}`)
 		if !isMissing(err) {
 			continue
 		}

@@ -48,7 +48,7 @@ func (h *Handler) peekJob(c *call) answer { return h.peek(c, c.PathValue("id")) 
 func (h *Handler) peek(c *call, id string) answer {
 	res, err := h.cfg.Queues.Get(c.Context(), &belfryv1.GetRequest{Queue: c.name(c.queue), Id: id})
 	switch {
-	case isMissing(err):
+	case isMissing(err) || isNoID(err):
 		return failure(http.StatusNotFound, "job not found")
 	case err != nil:
 		return failed(err)

@@ -35,6 +35,9 @@ func (h *Handler) deleteJob(c *call) answer {
 
 // isNoID reports whether an error says that no job can have the id.
 func isNoID(err error) bool {
+	if err == nil {
+		return false
+	}
 	f := faultOf(err)
 	return f.Field == "id" &&
 		(f.Reason == belfryv1.Reason_REASON_INVALID || f.Reason == belfryv1.Reason_REASON_TOO_LARGE)

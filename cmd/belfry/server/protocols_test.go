@@ -5,9 +5,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/belfrydb/belfry/access/certs"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 )
 
@@ -98,5 +102,58 @@ func TestLmstfyListener(t *testing.T) {
 	if conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.LmstfyAddress()); err == nil {
 		conn.Close()
 		t.Error("it listens after the stop")
+	}
+}
+
+// TestLmstfyWithTLS: the listener uses the node's certificate. Both protocols are called at once.
+func TestLmstfyWithTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	files := certs.Files{
+		Cert: filepath.Join(dir, "n1.pem"), Key: filepath.Join(dir, "n1-key.pem"), CA: filepath.Join(dir, "ca.pem"),
+	}
+	authority, pair, err := certs.NewAuthority("", time.Now())
+	if err == nil {
+		err = pair.Save(files.CA, filepath.Join(dir, "ca-key.pem"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err = authority.Issue("n1", []string{"127.0.0.1"}, time.Now(), time.Now().Add(24*365*time.Hour))
+	if err == nil {
+		err = pair.Save(files.Cert, files.Key)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(t, t.TempDir())
+	cfg.NodeID, cfg.TLS, cfg.LmstfyListen = "n1", files, "127.0.0.1:0"
+	s := start(t, cfg)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: s.ClientTLS()}}
+	defer client.CloseIdleConnections()
+	var calls sync.WaitGroup
+	for url, want := range map[string]int{
+		s.URL() + "/livez": http.StatusOK, "https://" + s.LmstfyAddress() + "/api/ns/q": http.StatusNotFound,
+		"https://" + s.LmstfyAddress() + "/api/ns/q/size": http.StatusOK,
+	} {
+		calls.Go(func() {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			response, err := client.Do(r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if response.Body.Close(); response.StatusCode != want {
+				t.Errorf("%s: %d, want %d", url, response.StatusCode, want)
+			}
+		})
+	}
+	calls.Wait()
+	if status := request(t, http.MethodGet, "http://"+s.LmstfyAddress()+"/api/ns/q"); status != http.StatusBadRequest {
+		t.Errorf("a request without TLS: %d", status)
 	}
 }
