@@ -377,8 +377,9 @@ var importTable = []importRow{
 		dir: "rpc",
 		may: []string{
 			"access/connlimit", "node", "rpc/admin", "rpc/auth", "rpc/backend", "rpc/belfry/...", "rpc/check",
-			"rpc/codec", "rpc/drain", "rpc/fault", "rpc/inbound", "rpc/lmstfy", "rpc/metrics", "rpc/naming", "rpc/openapi",
-			"rpc/queue", "rpc/schedule", "rpc/shardcall", "rpc/spelling", "rpc/ui", "rpc/ui/login", "rpc/wire", "stream",
+			"rpc/codec", "rpc/drain", "rpc/fault", "rpc/http1", "rpc/inbound", "rpc/lmstfy", "rpc/metrics", "rpc/naming",
+			"rpc/openapi", "rpc/queue", "rpc/schedule", "rpc/shardcall", "rpc/spelling", "rpc/ui", "rpc/ui/login",
+			"rpc/wire", "stream",
 		},
 		testMay: []string{
 			"access/tokens", "cron", "cron/calendar", "fsm", "fsm/backup", "fsm/codec", "fsm/machine", "node/clock",
@@ -624,6 +625,10 @@ var importTable = []importRow{
 	{
 		dir:    "wakeup",
 		reason: "a channel knows nothing of what it wakes",
+	},
+	{
+		dir:    "rpc/http1",
+		reason: "connections of HTTP/1.1: it knows nothing of what is called over them",
 	},
 	{
 		dir:      "rpc/inbound",

@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -95,11 +94,16 @@ func known(r *http.Request) {
 
 // boundedOf returns the bounded connection below conn, nil if there is none.
 func boundedOf(conn net.Conn) *boundedConn {
-	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn()
+	for {
+		if bounded, ok := conn.(*boundedConn); ok {
+			return bounded
+		}
+		outer, ok := conn.(interface{ NetConn() net.Conn }) // TLS, or a connection that was begun by http1
+		if !ok {
+			return nil
+		}
+		conn = outer.NetConn()
 	}
-	bounded, _ := conn.(*boundedConn)
-	return bounded
 }
 
 // changed is the http.Server.ConnState that goes with around.
@@ -182,6 +186,26 @@ func (c *boundedConn) known() {
 		c.pinned = true
 		c.slot.Pin() // if the slot was taken, the connection is closed and its reader fails
 	}
+}
+
+// beginCall records a call of an authenticated caller.
+func (c *boundedConn) beginCall() {
+	c.mu.Lock()
+	c.busy = true
+	c.mu.Unlock()
+	c.known()
+}
+
+// NetConn returns the connection without its slot.
+func (c *boundedConn) NetConn() net.Conn { return c.Conn }
+
+// CloseWrite ends the bytes to the client, if the connection can. net/http does so before it closes a
+// connection with unread bytes.
+func (c *boundedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
 }
 
 // Close implements net.Conn.

@@ -94,6 +94,7 @@ func (s *served) on(l net.Listener) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.server.Serve(l) }()
 	t.Cleanup(func() {
+		s.server.http1.Close()
 		if err := s.server.http.Close(); err != nil {
 			t.Error(err)
 		}

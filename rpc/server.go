@@ -10,13 +10,17 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/belfrydb/belfry/rpc/http1"
 )
 
 // Server serves the public API on one port: Connect, gRPC, gRPC-Web and plain HTTP, over HTTP/1.1
 // and HTTP/2. All of them use TLS, or none does.
 type Server struct {
 	handler *handler
-	// http serves Serve, and lmstfy serves ServeLmstfy; lmstfy is nil if that is off.
+	// http1 carries out plain calls over HTTP/1.1 on the listener of Serve, and http all other
+	// requests. lmstfy serves ServeLmstfy; it is nil if that is off.
+	http1        *http1.Server
 	http, lmstfy *http.Server
 	tls          *tls.Config
 	connections  *connections
@@ -35,11 +39,23 @@ func NewServer(cfg Config) (*Server, error) {
 	}
 	s := &Server{handler: h, tls: cfg.TLS, connections: connections}
 	s.http = newHTTPServer(h, connections, cfg.Logger)
+	if cfg.TLS != nil {
+		s.http.TLSConfig = cfg.TLS.Clone()
+		s.http.TLSConfig.NextProtos = []string{"h2", "http/1.1"}
+	}
+	s.http1 = http1.New(directConfig(h, cfg.Logger, s.http.TLSConfig))
 	if h.lmstfy != nil {
 		s.lmstfy = newHTTPServer(http.HandlerFunc(h.serveLmstfy), connections, cfg.Logger)
 	}
 	return s, nil
 }
+
+const (
+	// headWait is how long a client may take to send the head of a request, or for a TLS handshake.
+	headWait = 10 * time.Second
+	// idleWait is how long a connection may have no request.
+	idleWait = 2 * time.Minute
+)
 
 // newHTTPServer returns a server with the bounds of clients' connections.
 func newHTTPServer(h http.Handler, connections *connections, logger *slog.Logger) *http.Server {
@@ -52,8 +68,8 @@ func newHTTPServer(h http.Handler, connections *connections, logger *slog.Logger
 		Protocols: protocols,
 		// There is no ReadTimeout and no WriteTimeout, which would cut long polls: bodies and
 		// answers have their own deadlines.
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
+		ReadHeaderTimeout: headWait,
+		IdleTimeout:       idleWait,
 		MaxHeaderBytes:    64 << 10,
 		HTTP2: &http.HTTP2Config{
 			// The default is 250. At the bound, clients open another connection for each further
@@ -80,7 +96,7 @@ func (s *Server) Handler() http.Handler { return s.handler }
 
 // Serve serves a listener until Shutdown or Close, and then returns http.ErrServerClosed.
 func (s *Server) Serve(l net.Listener) error {
-	if err := ServeOn(s.http, s.connections.around(l), s.tls); err != nil {
+	if err := s.http.Serve(s.http1.Listen(s.connections.around(l))); err != nil {
 		return fmt.Errorf("serving the public API: %w", err)
 	}
 	return nil
@@ -135,8 +151,10 @@ func (s *Server) servers() []*http.Server {
 	return []*http.Server{s.http, s.lmstfy}
 }
 
-// shutdownAll is shutdownHTTP for the servers of all protocols at once.
+// shutdownAll is shutdownHTTP for the servers of all protocols at once. It also waits for the direct
+// calls.
 func (s *Server) shutdownAll(ctx context.Context) error {
+	s.http1.Stop() // first: http accepts no connection of http1 afterwards
 	servers := s.servers()
 	errs := make([]error, len(servers))
 	var all sync.WaitGroup
@@ -144,11 +162,12 @@ func (s *Server) shutdownAll(ctx context.Context) error {
 		all.Go(func() { errs[i] = shutdownHTTP(ctx, server) })
 	}
 	all.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.http1.Wait(ctx))...)
 }
 
 // closeAll closes the connections of all protocols.
 func (s *Server) closeAll() (err error) {
+	s.http1.Close()
 	for _, server := range s.servers() {
 		err = errors.Join(err, server.Close())
 	}

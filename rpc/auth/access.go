@@ -78,7 +78,7 @@ func (a *Authorizer) Authenticate(r *http.Request) (*http.Request, *fault.Error)
 	if open || f != nil {
 		return r, f
 	}
-	who, f := a.bearer(r.Header)
+	who, f := a.bearer(r.Header.Values("Authorization"))
 	if f == nil {
 		who.address, who.requestID = r.RemoteAddr, r.Header.Get(CallIDHeader)
 		var record *tokens.Record
@@ -93,9 +93,28 @@ func (a *Authorizer) Authenticate(r *http.Request) (*http.Request, *fault.Error)
 	return r.WithContext(context.WithValue(r.Context(), callerKey{}, who)), nil
 }
 
-// bearer reads the token of a request.
-func (a *Authorizer) bearer(header http.Header) (*caller, *fault.Error) {
-	values := header.Values("Authorization")
+// Known returns ctx with the caller that a value of the header Authorization names, as Authenticate
+// does. It returns false, and counts no failure, for a call that Authenticate must refuse.
+func (a *Authorizer) Known(ctx context.Context, authorization, address, callID string) (context.Context, bool) {
+	open, f := a.OpenAccess()
+	if open || f != nil {
+		return ctx, open
+	}
+	who, f := a.bearer([]string{authorization})
+	if f != nil {
+		return nil, false
+	}
+	who.address, who.requestID = address, callID
+	record, f := a.tokenRecord(who)
+	if f != nil {
+		return nil, false
+	}
+	who.about = record.About
+	return context.WithValue(ctx, callerKey{}, who), true
+}
+
+// bearer reads the token in the values of the header Authorization.
+func (a *Authorizer) bearer(values []string) (*caller, *fault.Error) {
 	if len(values) == 0 {
 		return nil, unauthenticated("the call carries no token; send one in the header `Authorization: Bearer TOKEN`")
 	}

@@ -19,10 +19,18 @@ const clientBytesMax = 64
 
 type clientKey struct{}
 
-// WithClient returns the request with its client in the context: `name@address`, or the address alone
-// if it has no name.
+// WithClient returns the request with its client in the context.
 func WithClient(r *http.Request) (*http.Request, *fault.Error) {
-	name := r.Header.Get(ClientHeader)
+	ctx, f := ClientContext(r.Context(), r.Header.Get(ClientHeader), r.RemoteAddr)
+	if f != nil {
+		return nil, f
+	}
+	return r.WithContext(ctx), nil
+}
+
+// ClientContext returns ctx with a client of some name and address: `name@address`, or the address
+// alone if it has no name.
+func ClientContext(ctx context.Context, name, address string) (context.Context, *fault.Error) {
 	if len(name) > clientBytesMax {
 		return nil, fault.TooLarge(ClientHeader, len(name), clientBytesMax)
 	}
@@ -34,14 +42,14 @@ func WithClient(r *http.Request) (*http.Request, *fault.Error) {
 			return nil, fault.Invalid(ClientHeader, "has the character %U, which cannot be printed", letter)
 		}
 	}
-	client, _, err := net.SplitHostPort(r.RemoteAddr)
+	client, _, err := net.SplitHostPort(address)
 	if err != nil {
-		client = r.RemoteAddr
+		client = address
 	}
 	if name != "" {
 		client = name + "@" + client
 	}
-	return r.WithContext(context.WithValue(r.Context(), clientKey{}, client)), nil
+	return context.WithValue(ctx, clientKey{}, client), nil
 }
 
 // ClientOf returns the client of a call, "" if its context has none.

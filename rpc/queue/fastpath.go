@@ -36,9 +36,20 @@ func (s *Service) ReserveBytes(ctx context.Context, request, dst []byte) ([]byte
 	if err := codec.Unreadable(s.codec.Unmarshal(request, &req)); err != nil {
 		return nil, err
 	}
-	p, err := s.reserve(ctx, &req)
+	err := s.Reserved(ctx, &req, func(write func([]byte) ([]byte, error)) (err error) {
+		dst, err = write(dst)
+		return err
+	})
+	return dst, err
+}
+
+// Reserved is Reserve with the bytes of the answer: once the poll has ended, it calls to with the
+// function that appends them.
+func (s *Service) Reserved(ctx context.Context, req *belfryv1.ReserveRequest,
+	to func(write func(dst []byte) ([]byte, error)) error) error {
+	p, err := s.reserve(ctx, req)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return wire.AppendReserve(dst, p.jobs, p.witnesses)
+	return to(func(dst []byte) ([]byte, error) { return wire.AppendReserve(dst, p.jobs, p.witnesses) })
 }

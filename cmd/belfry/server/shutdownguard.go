@@ -88,6 +88,9 @@ type guardedConn struct {
 	guard *shutdownGuard
 }
 
+// NetConn returns the connection that is guarded.
+func (c *guardedConn) NetConn() net.Conn { return c.Conn }
+
 // Close implements net.Conn.
 func (c *guardedConn) Close() error {
 	c.guard.remove(c.Conn)
