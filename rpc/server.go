@@ -43,7 +43,7 @@ func NewServer(cfg Config) (*Server, error) {
 		s.http.TLSConfig = cfg.TLS.Clone()
 		s.http.TLSConfig.NextProtos = []string{"h2", "http/1.1"}
 	}
-	s.http1 = http1.New(directConfig(h, cfg.Logger, s.http.TLSConfig))
+	s.http1 = http1.New(directConfig(h, cfg.Logger, s.http.TLSConfig.Clone())) // net/http changes its own
 	if h.lmstfy != nil {
 		s.lmstfy = newHTTPServer(http.HandlerFunc(h.serveLmstfy), connections, cfg.Logger)
 	}
