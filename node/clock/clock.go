@@ -35,6 +35,9 @@ type systemClock struct {
 	start  time.Time
 	before time.Duration // that the machine had been suspended at the start
 	missed atomic.Int64  // the time suspended since, as far as it is counted
+	// checked is the time since start when the suspended time was read last, and distance how far the
+	// wall clock was ahead of that time.
+	checked, distance atomic.Int64
 }
 
 // Wall implements Source.
@@ -42,10 +45,28 @@ func (*systemClock) Wall() fsm.Time { return fsm.Time(time.Now().UnixNano()) }
 
 // Monotonic implements Source.
 func (c *systemClock) Monotonic() time.Duration {
-	if total, ok := suspendedTime(); ok {
-		c.resumed(total - c.before)
+	now := time.Now()
+	since := now.Sub(c.start)
+	if distance := now.UnixNano() - int64(since); c.mayHaveMissed(since, distance) {
+		if total, ok := suspendedTime(); ok {
+			c.resumed(total - c.before)
+		}
+		c.distance.Store(distance) // after it is counted, for other readers
+		c.checked.Store(int64(since))
 	}
-	return time.Since(c.start) + time.Duration(c.missed.Load())
+	return since + time.Duration(c.missed.Load())
+}
+
+// suspendedCheck is how often the suspended time is read at least.
+const suspendedCheck = 100 * time.Millisecond
+
+// mayHaveMissed reports whether the machine may have been suspended since the suspended time was
+// read last. A suspension moves the wall clock ahead of the monotonic one, so to read the two is
+// enough: they cost a fraction of the system calls that read the suspended time. If the wall clock
+// is set back by as much at the same moment, the suspension is found after suspendedCheck.
+func (c *systemClock) mayHaveMissed(since time.Duration, distance int64) bool {
+	moved := time.Duration(distance - c.distance.Load())
+	return since-time.Duration(c.checked.Load()) >= suspendedCheck || moved.Abs() >= suspendedLeast/2
 }
 
 // resumed counts a suspension. One shorter than suspendedLeast may be a measurement error, and is

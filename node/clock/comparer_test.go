@@ -302,6 +302,35 @@ func TestSystemClockCountsSuspensions(t *testing.T) {
 	}
 }
 
+// TestSuspendedTimeIsReadRarely: only if the wall clock has moved against the monotonic one, or after
+// some time.
+func TestSuspendedTimeIsReadRarely(t *testing.T) {
+	clock := &systemClock{start: time.Now()}
+	clock.distance.Store(int64(time.Hour))
+	clock.checked.Store(int64(time.Minute))
+	for _, tt := range []struct {
+		since, distance time.Duration
+		want            bool
+	}{
+		{time.Minute, time.Hour, false},
+		{time.Minute + suspendedCheck - 1, time.Hour + time.Millisecond, false},
+		{time.Minute + suspendedCheck, time.Hour, true},
+		{time.Minute, time.Hour + suspendedLeast, true},
+		{time.Minute, time.Hour - suspendedLeast, true},
+	} {
+		if got := clock.mayHaveMissed(tt.since, int64(tt.distance)); got != tt.want {
+			t.Errorf("after %v, %v ahead: %v", tt.since, tt.distance, got)
+		}
+	}
+}
+
+// BenchmarkMonotonic is a reading of the monotonic clock: each command needs several.
+func BenchmarkMonotonic(b *testing.B) {
+	for clock := System(); b.Loop(); {
+		clock.Monotonic()
+	}
+}
+
 // steppedClock is a clock whose wall clock was stepped.
 type steppedClock struct {
 	Source
