@@ -83,6 +83,16 @@ var importTable = []importRow{
 		reason: "records and how they are found; the rules are the machine's",
 	},
 	{
+		dir:    "fsm/orders",
+		may:    []string{"fsm", "fsm/listing", "fsm/rule", "fsm/store"},
+		reason: "the jobs of a queue by state: what becomes of them is the machine's",
+	},
+	{
+		dir:    "fsm/remembered",
+		may:    []string{"fsm", "fsm/codec", "fsm/digest", "fsm/store"},
+		reason: "requests and acked leases: what is remembered is the machine's",
+	},
+	{
 		dir:    "fsm/activity",
 		may:    []string{"fsm"},
 		reason: "figures of counters and times: what becomes of jobs is the machine's",
@@ -133,7 +143,7 @@ var importTable = []importRow{
 		dir: "fsm/machine",
 		may: []string{
 			"fsm", "fsm/activity", "fsm/agenda", "fsm/backup", "fsm/codec", "fsm/digest", "fsm/duecounts", "fsm/keys",
-			"fsm/listing", "fsm/rule", "fsm/schedules", "fsm/snapshot", "fsm/store", "fsm/usage",
+			"fsm/listing", "fsm/orders", "fsm/remembered", "fsm/rule", "fsm/schedules", "fsm/snapshot", "fsm/store", "fsm/usage",
 		},
 		testMay:  []string{"fsm/fsmtest", "fsm/model", "fsm/model/ledger"},
 		external: []string{"github.com/google/btree"},

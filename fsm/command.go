@@ -49,6 +49,9 @@ func (k Kind) Format() Format {
 	}
 }
 
+// Reserves reports whether commands of the kind put jobs under leases.
+func (k Kind) Reserves() bool { return k == KindReserve || k == KindReserveJob }
+
 // Command is one of the pointer types *Put … *ResetClock of this file, or one of other files of this
 // package that has a Kind. Names, ids, headers and
 // bodies of a command are not checked here: the edge refuses what is malformed, and the machine

@@ -126,13 +126,14 @@ func fifoField(c Command) string {
 		}
 	}
 	switch {
-	case put == nil:
+	case put == nil || !PutNeedsFIFO(put):
 		return ""
-	case put.Given.Has(GivenPriority) && IsWide(put.Priority):
-		return "priority"
 	case put.FIFO:
 		return "fifo"
 	default:
-		return ""
+		return "priority"
 	}
 }
+
+// PutNeedsFIFO reports whether a put, or the job of a schedule, needs FIFOFormat.
+func PutNeedsFIFO(p *Put) bool { return p.FIFO || p.Given.Has(GivenPriority) && IsWide(p.Priority) }

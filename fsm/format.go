@@ -22,9 +22,10 @@ const FirstFormat Format = 1
 //	   be searched; queues have rates of each minute; the catalog has tasks. Commands, jobs and
 //	   queues may have tagged fields, which codec/DESIGN.md lists
 //	4  jobs may have a key, which queues can limit; puts may replace a job; queues have schedules
+//	5  priorities have 32 bits; jobs may be FIFO; commands and queries about one job by its serial
 //
 // Tests build a program with one more from this line, whose formats differ in their number only.
-const LatestFormat Format = 4
+const LatestFormat Format = 5
 
 // Readable returns nil if this program reads the format, else an error that names both and wraps
 // ErrVersion.

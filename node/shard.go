@@ -271,7 +271,7 @@ func (s *shard) applied(batch []*propose.Proposal, did *propose.Applied) {
 		results = results[len(own):]
 		for i, c := range pr.Request.Commands {
 			switch c.Kind() {
-			case fsm.KindReserve:
+			case fsm.KindReserve, fsm.KindReserveJob:
 				s.stats.Granted(pr.Came, &own[i], did.Clock)
 			case fsm.KindRunSchedule:
 				s.stats.Ran(&own[i])

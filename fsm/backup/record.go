@@ -246,6 +246,8 @@ func FormatOf(b *fsm.BackupRecord) (queue string, format fsm.Format, err error) 
 	case fsm.BackupJob:
 		queue, v, err := ParseHeld(b)
 		switch {
+		case v.NeedsFIFO():
+			return queue, fsm.FIFOFormat, err
 		case v.NeedsKeys():
 			return queue, fsm.KeysFormat, err
 		case v.Flags&codec.HeldHasFields != 0:
@@ -264,6 +266,9 @@ func FormatOf(b *fsm.BackupRecord) (queue string, format fsm.Format, err error) 
 		return queue, fsm.KeysFormat, err
 	case fsm.BackupSchedule:
 		s, err := ParseSchedule(b)
+		if fsm.PutNeedsFIFO(&s.Job) {
+			return s.Queue, fsm.FIFOFormat, err
+		}
 		return s.Queue, fsm.KeysFormat, err
 	default:
 		return "", fsm.FirstFormat, nil

@@ -53,9 +53,32 @@ func TestGoldenCommands(t *testing.T) {
 			t.Errorf("%s in an entry of format 3: %v", name, err)
 		}
 	}
+	goldenFIFOCommands(t, seen)
 	for kind := fsm.KindPut; kind <= fsm.KindImport; kind++ {
-		if !seen[kind] && (kind <= fsm.KindRunSchedule || kind == fsm.KindImport) {
+		if !seen[kind] {
 			t.Errorf("kind %d has no golden file", kind)
+		}
+	}
+}
+
+// goldenFIFOCommands is TestGoldenCommands for what format 5 adds.
+func goldenFIFOCommands(t *testing.T, seen map[fsm.Kind]bool) {
+	t.Helper()
+	for _, c := range fsmtest.EveryFIFOCommand() {
+		seen[c.Kind()] = true
+		name := "command_5_" + reflect.TypeOf(c).Elem().Name()
+		want := []fsm.Request{{Caller: "ns", ID: "request", Client: "w", Commands: []fsm.Command{c}}}
+		entry := AppendEntryIn(nil, 5, 7, [][]byte{AppendRequestIn(nil, 5, &want[0])})
+		golden(t, name, entry)
+		if _, requests, err := DecodeEntry(entry); err != nil || !cmp.Equal(want, requests) {
+			t.Errorf("%s came back changed, %v (-want +got):\n%s", name, err, cmp.Diff(want, requests))
+		}
+		earlier := AppendEntryIn(nil, 4, 7, [][]byte{AppendRequestIn(nil, 4, &want[0])})
+		if _, _, err := DecodeEntry(earlier); !errors.Is(err, fsm.ErrVersion) {
+			t.Errorf("%s in an entry of format 4: %v", name, err)
+		}
+		if format := want[0].Format(); format != 5 {
+			t.Errorf("%s needs format %d", name, format)
 		}
 	}
 }
@@ -153,6 +176,8 @@ func TestContentHashes(t *testing.T) {
 		"attempts":      func(p *fsm.Put) { p.MaxAttempts++ },
 		"retry delays":  func(p *fsm.Put) { p.RetryDelays = p.RetryDelays[1:] },
 		"key":           func(p *fsm.Put) { p.Key = "k" },
+		"fifo":          func(p *fsm.Put) { p.FIFO = true },
+		"wide priority": func(p *fsm.Put) { p.Priority = 249 }, // the byte of -7
 	} {
 		changed := *put
 		if change(&changed); ContentHash(&changed) == content {

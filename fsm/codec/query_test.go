@@ -111,7 +111,7 @@ func TestGoldenQueries(t *testing.T) {
 			t.Errorf("%s came back changed (-want +got):\n%s", name, diff)
 		}
 	}
-	for kind := fsm.KindJobQuery; kind <= fsm.KindScheduleQuery; kind++ {
+	for kind := fsm.KindJobQuery; kind <= fsm.KindScheduleQuery; kind++ { // later ones have a test of their own
 		if known(kind) && !seen[kind] {
 			t.Errorf("kind %d has no golden file", kind)
 		}
@@ -215,6 +215,43 @@ func TestGoldenReadingFour(t *testing.T) {
 	golden(t, "reading_schedules", encoded)
 	if got, err := ParseReading(encoded); err != nil || !cmp.Equal(want, got) {
 		t.Errorf("the reading of schedules came back changed, %v (-want +got):\n%s", err, cmp.Diff(want, got))
+	}
+}
+
+// TestGoldenReadingFive: a reading of format 5, and that of a list, which says where it ends.
+func TestGoldenReadingFive(t *testing.T) {
+	want := fsmtest.EveryReading()
+	want.Scanned, want.Last, want.Minutes, want.Since = 0, fsm.Cursor{}, nil, 0
+	want.Keys, want.Next, want.Schedules = nil, 0, nil
+	want.Jobs[0].Priority, want.Jobs[0].Next.Priority, want.Jobs[0].Next.FIFO = 1<<31, 1024, true
+	list := want
+	list.Kind, list.Last = fsm.KindListQuery, fsm.Cursor{Due: 42, Serial: 43}
+	for name, want := range map[string]fsm.Reading{"reading_5": want, "reading_5_list": list} {
+		encoded := AppendReadingIn(nil, 5, &want)
+		golden(t, name, encoded)
+		if got, err := ParseReading(encoded); err != nil || !cmp.Equal(want, got) {
+			t.Errorf("%s came back changed, %v (-want +got):\n%s", name, err, cmp.Diff(want, got))
+		}
+	}
+	first := AppendReadingIn(nil, 4, &list) // as a node before format 5 reads it
+	if got, err := ParseReading(first); err != nil || got.Jobs[0].Priority != 127 || got.Last != (fsm.Cursor{}) {
+		t.Errorf("in format 4: priority %d, last %+v, %v", got.Jobs[0].Priority, got.Last, err)
+	}
+}
+
+// TestGoldenFIFOQueries: the queries of format 5 come back, and no earlier format has them.
+func TestGoldenFIFOQueries(t *testing.T) {
+	for _, q := range fsmtest.EveryFIFOQuery() {
+		name := reflect.TypeOf(q).Elem().Name()
+		requireSet(t, name, reflect.ValueOf(q).Elem(), false)
+		encoded := AppendQueryIn(nil, 5, q)
+		golden(t, "query_5_"+name, encoded)
+		if got, err := ParseQuery(encoded); err != nil || !cmp.Equal(q, got) {
+			t.Errorf("%s came back as %+v, %v", name, got, err)
+		}
+		if _, err := ParseQuery(AppendQueryIn(nil, 4, q)); !errors.Is(err, fsm.ErrVersion) {
+			t.Errorf("%s in format 4: %v", name, err)
+		}
 	}
 }
 

@@ -196,18 +196,36 @@ func (q *Queue) refresh(group uint32) {
 	q.recount(group)
 }
 
-// listOf decides which list a key belongs to.
-func (q *Queue) listOf(g *store.KeyGroup, group uint32) uint8 {
+// Holds reports whether a key may not have a job handed out now, whichever it is: because of its pause, a
+// DEAD job, its limit or its rate.
+func (q *Queue) Holds(job uint32) bool {
+	group := q.keys.GroupOf(job)
+	return q.holder(q.keys.At(group)) != inNone || q.tokenAt(group) > q.shard.Scalars.Clock
+}
+
+// holder returns what holds a key back whichever its jobs are, inNone if nothing does.
+func (q *Queue) holder(g *store.KeyGroup) uint8 {
 	limit := q.settings.Limit()
 	switch {
-	case g.Ready == 0:
-		return inNone
 	case g.Memory != 0 && q.keys.Memory(g.Memory).Paused:
 		return heldByPause
 	case q.settings.HoldOnDead && g.Dead > 0:
 		return heldByDead
 	case limit > 0 && g.Reserved >= limit:
 		return heldByLimit
+	default:
+		return inNone
+	}
+}
+
+// listOf decides which list a key belongs to.
+func (q *Queue) listOf(g *store.KeyGroup, group uint32) uint8 {
+	held := q.holder(g)
+	switch {
+	case g.Ready == 0:
+		return inNone
+	case held != inNone:
+		return held
 	case q.shard.Store.Slot(g.Head).State() != fsm.Ready:
 		return heldByOrder
 	case q.tokenAt(group) > q.shard.Scalars.Clock:
@@ -343,7 +361,7 @@ func (q *Queue) Next() uint32 {
 }
 
 // Grant takes note that a lifted job is about to be leased: its key gives a token, and its round
-// ends.
+// ends, if it has one. The job need not be the next one.
 func (q *Queue) Grant(job uint32) {
 	if !q.takesRounds() {
 		return
@@ -355,11 +373,22 @@ func (q *Queue) Grant(job uint32) {
 	} else if group = q.plain(); group == 0 { // the queue is not fair
 		return
 	}
-	q.uncount(q.keys.At(group))
-	q.eligible.remove(group)
+	rated := keyed && q.settings.Rate.Count > 0
+	switch g := q.keys.At(group); g.List {
+	case inEligible:
+		q.uncount(g)
+		q.eligible.remove(group)
+	case inWaiting:
+		q.waiting.remove(group)
+	default:
+		mark(q.keys, group, inNone)
+	}
+	if !rated && q.round(group) == 0 {
+		return
+	}
 	q.edit(group, func(m store.KeyMemory) store.KeyMemory {
 		m.Round = 0
-		if rate := &q.settings.Rate; keyed && rate.Count > 0 {
+		if rate := &q.settings.Rate; rated {
 			m.RateAt = max(m.RateAt, q.shard.Scalars.Clock).Add(period(rate))
 		}
 		return m

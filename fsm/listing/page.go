@@ -141,10 +141,12 @@ func (p *Page) addAll(order *store.Order) {
 	p.keys = append(p.keys, first...)
 }
 
+// A Place returns the place in its list that the job at an index has; false if the job is not held.
+type Place func(index uint32) (fsm.Cursor, bool)
+
 // AddDue adds the jobs of an order whose time has come by now, as they are then: lapsed, expired or
-// spread. place returns the place in the list that the job at an index then has; false if it is not
-// held then.
-func (p *Page) AddDue(order *store.Order, place func(index uint32) (fsm.Cursor, bool)) {
+// spread. place knows where each then is.
+func (p *Page) AddDue(order *store.Order, place Place) {
 	order.Ascend(store.Key{}, func(k store.Key) bool {
 		if k.At > p.now {
 			return false

@@ -8,6 +8,9 @@ import (
 
 // command returns a command, the common ones more often.
 func (g *generator) command() fsm.Command {
+	if g.single && g.chance(15) {
+		return g.oneJob()
+	}
 	switch n := g.r.IntN(100); {
 	case n < 28:
 		return g.put()
@@ -20,7 +23,9 @@ func (g *generator) command() fsm.Command {
 	case n < 65:
 		return g.nack()
 	case n < 72:
-		return &fsm.Release{Ref: g.ref(), Delay: pick(g, 0, 0, g.duration())}
+		return g.release()
+	case n < 74:
+		return g.oneJob()
 	case n < 76:
 		return &fsm.Extend{Ref: g.ref(), TTR: pick(g, 0, g.duration())}
 	case n < 79:
@@ -97,6 +102,7 @@ func (g *generator) put() *fsm.Put {
 	p := &fsm.Put{Queue: g.queue(), ID: pick(g, jobIDs()...), Again: g.chance(15)}
 	p.Partition, p.Partitions = g.partition(p.Queue)
 	g.existing(p)
+	p.FIFO = g.chance(30)
 	if g.chance(60) { // few contents, so that some are equal
 		if g.chance(50) {
 			p.Given, p.Delay = fsm.GivenDelay, pick(g, 0, time.Millisecond, time.Second)
@@ -113,7 +119,7 @@ func (g *generator) put() *fsm.Put {
 		p.Given, p.TTR = p.Given|fsm.GivenTTR, g.duration()
 	}
 	if g.chance(30) {
-		p.Given, p.Priority = p.Given|fsm.GivenPriority, pick[int64](g, -128, -1, 0, 1, 127)
+		p.Given, p.Priority = p.Given|fsm.GivenPriority, g.priority()
 	}
 	if g.chance(30) {
 		p.Given, p.MaxAttempts = p.Given|fsm.GivenMaxAttempts, uint32(g.r.IntN(4))
@@ -238,7 +244,8 @@ func (g *generator) putSchedule(queue, name string) *fsm.PutSchedule {
 			MaxFires: pick[uint64](g, 0, 0, 2), PauseOnDead: g.chance(40),
 		},
 		Job: fsm.Put{Given: p.Given &^ (fsm.GivenDelay | fsm.GivenDueAt), TTR: p.TTR, TTL: p.TTL, Priority: p.Priority,
-			MaxAttempts: p.MaxAttempts, RetryDelays: p.RetryDelays, Headers: p.Headers, Body: p.Body, Key: p.Key},
+			MaxAttempts: p.MaxAttempts, RetryDelays: p.RetryDelays, Headers: p.Headers, Body: p.Body, Key: p.Key,
+			FIFO: p.FIFO},
 		IfVersion: pick(g, 0, 0, 0, g.version(queue, name)), ZoneData: pick(g, "2026a", "2026b"),
 	}
 	if g.chance(90) {
@@ -330,10 +337,14 @@ func (g *generator) ref() fsm.Ref {
 }
 
 func (g *generator) nack() *fsm.Nack {
-	return &fsm.Nack{
+	c := &fsm.Nack{
 		Ref: g.ref(), Delay: g.duration(), DelayGiven: g.chance(40), Error: pick(g, "", "", "boom", "smtp 421"),
 		Dead: g.chance(25),
 	}
+	if c.PriorityGiven = g.chance(20); c.PriorityGiven {
+		c.Priority = g.priority()
+	}
+	return c
 }
 
 func (g *generator) reschedule() *fsm.Reschedule {

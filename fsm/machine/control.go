@@ -2,7 +2,6 @@ package machine
 
 import (
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/fsm/store"
 )
 
 // lookup finds a held job of the queue by its id, chosen or generated, or the tombstone of a chosen
@@ -83,25 +82,27 @@ func (m *Machine) redrive(c *fsm.Redrive) (fsm.Result, bool) {
 	var n uint64
 	for _, id := range c.IDs {
 		if j, dead := m.deadByID(q, id); dead {
+			m.lift(j)
 			m.revive(j)
 			n++
 		}
 	}
 	for limit := stepLimit(c.Max); len(c.IDs) == 0 && n < limit; n++ {
-		k, ok := q.dead.Min()
+		k, ok := q.Dead.Min()
 		if !ok {
 			break
 		}
-		m.revive(job{k.Index, q})
+		j := job{k.Index, q}
+		m.lift(j)
+		m.revive(j)
 	}
 	return fsm.Result{Count: n}, n > 0
 }
 
-// revive makes a dead job ready, with no attempts counted and without a ttl, which would end it at
+// revive makes a lifted dead job ready, with no attempts counted and without a ttl, which would end it at
 // once.
 func (m *Machine) revive(j job) {
 	m.touch(j.q).Counters.Redriven++
-	m.lift(j)
 	l := m.store.EditLease(j.index)
 	l.Attempt = 0
 	l.Redrives++
@@ -125,15 +126,14 @@ func (m *Machine) purge(c *fsm.Purge) (fsm.Result, bool) {
 	}
 	m.settleQueue(q)
 	n := m.removeJobs(q, c.States, stepLimit(c.Max), fsm.Cancelled)
-	_, more := m.nextOf(q, c.States)
-	return fsm.Result{Count: n, More: more}, n > 0
+	return fsm.Result{Count: n, More: q.First(c.States) != 0}, n > 0
 }
 
 // removeJobs ends up to limit held jobs in the given states.
 func (m *Machine) removeJobs(q *queue, states fsm.StateSet, limit uint64, ended fsm.State) uint64 {
 	for n := uint64(0); n < limit; n++ {
-		j, ok := m.nextOf(q, states)
-		if !ok {
+		j := job{q.First(states), q}
+		if j.index == 0 {
 			return n
 		}
 		m.touch(q).Counters.Purged++
@@ -141,29 +141,6 @@ func (m *Machine) removeJobs(q *queue, states fsm.StateSet, limit uint64, ended 
 		m.drop(j, ended)
 	}
 	return limit
-}
-
-// nextOf returns the first job in the given states: DELAYED before READY before RESERVED before
-// DEAD, each in its order.
-func (m *Machine) nextOf(q *queue, states fsm.StateSet) (job, bool) {
-	var k store.Key
-	var ok bool
-	if states.Has(fsm.Delayed) {
-		k, ok = q.delayed.Min()
-	}
-	if !ok && states.Has(fsm.Ready) {
-		k, ok = q.firstReady()
-	}
-	if !ok && states.Has(fsm.Reserved) {
-		k, ok = q.leases.Min()
-	}
-	if !ok && states.Has(fsm.Dead) {
-		k, ok = q.dead.Min()
-	}
-	if !ok {
-		return job{}, false
-	}
-	return job{k.Index, q}, true
 }
 
 func (m *Machine) configure(c *fsm.Configure) (fsm.Result, bool) {

@@ -86,9 +86,7 @@ func (d *duel) step(e *event) (list []fsm.Result, err error) {
 			e.requests[i].Client = ""
 		}
 	}
-	if d.machine.format < fsm.KeysFormat {
-		e.requests = withoutKeys(e.requests)
-	}
+	e.requests = inFormat(d.machine.format, e.requests)
 	most, bounded := d.bound(e)
 	refusals, knows := d.refusals(e), d.knows(e)
 	queues, foretold := d.queuesAfter(e)
@@ -168,6 +166,17 @@ func TestModelSameResult(t *testing.T) {
 			t.Errorf("field %s is not compared", reflect.TypeFor[fsm.Result]().Field(i).Name)
 		}
 	}
+}
+
+// inFormat returns requests as a leader logs them who speaks a format.
+func inFormat(format fsm.Format, requests []fsm.Request) []fsm.Request {
+	if format < fsm.KeysFormat {
+		requests = withoutKeys(requests)
+	}
+	if format < fsm.FIFOFormat {
+		requests = withoutFIFO(requests)
+	}
+	return requests
 }
 
 // withoutKeys returns requests as a leader of an earlier format logs them.

@@ -85,10 +85,15 @@ func (m *Machine) replace(j job, c *fsm.Put, content [16]byte) (fsm.Result, bool
 		return fsm.Result{Code: fsm.QueueFull}, false
 	}
 	m.lift(j)
+	m.uncountFIFO(j)
 	m.store.ReplacePayload(j.index, &v, content)
+	m.countFIFO(j)
 	m.store.EditSlot(j.index).SetTTL(v.TTL)
 	if m.slot(j).HasLease() {
 		m.store.SetNext(j.index, nil)
+		if !v.FIFO {
+			m.store.SetUses(j.index, fsm.Uses{})
+		}
 		l := m.store.EditLease(j.index)
 		l.Attempt = 0
 		if dead {
@@ -156,21 +161,4 @@ func (m *Machine) end(j job, ended fsm.State) {
 	m.drop(j, fsm.StateNone)
 	next.Serial = m.scalars.Serial + 1
 	m.addJob(j.q, &next.Job, next.Content)
-}
-
-// resetNext moves the times of a successor as those of a job that waits.
-func (m *Machine) resetNext(r *reset, j job, next *fsm.Successor) {
-	if next == nil || next.Created <= r.to {
-		return
-	}
-	n := *next
-	n.Created = r.to
-	if n.TTL != 0 {
-		n.TTL = r.kept(n.TTL)
-	}
-	if !n.Given.Has(fsm.GivenDueAt) && n.FirstDue > r.to {
-		n.FirstDue = r.kept(n.FirstDue)
-	}
-	n.Due = n.FirstDue
-	m.store.SetNext(j.index, &n)
 }

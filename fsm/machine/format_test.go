@@ -85,7 +85,7 @@ func TestFormatOfALaterProgram(t *testing.T) {
 // the snapshot that the program had which wrote it. A format is released with a file of its own;
 // the files of earlier ones stay as they are.
 func TestGoldenLogs(t *testing.T) {
-	released := []fsm.Format{1, 2, 3, 4}
+	released := []fsm.Format{1, 2, 3, 4, 5}
 	for _, format := range released {
 		log, snapshot := fmt.Sprintf("log_%d", format), fmt.Sprintf("log_%d_snapshot", format)
 		if *update {
@@ -224,6 +224,38 @@ func writeLater(format fsm.Format, step func(time.Duration, string, ...fsm.Comma
 	if format >= 4 {
 		writeKeys(step, put)
 	}
+	if format >= 5 {
+		writeFIFO(step, put)
+	}
+}
+
+// writeFIFO has FIFO jobs in every state with everything that is counted of them, wide priorities in jobs,
+// successors and schedules, and a DELAYED job that was kicked before it had a lease.
+func writeFIFO(step func(time.Duration, string, ...fsm.Command) []fsm.Result, put func(queue, id string) *fsm.Put) {
+	fifo := func(id string, priority int64, delay time.Duration) *fsm.Put {
+		p := put("tube", id)
+		p.FIFO, p.Given, p.Priority, p.Delay = true, fsm.GivenPriority|fsm.GivenDelay, priority, delay
+		return p
+	}
+	made := step(time.Second, "tube", fifo("", 1024, 0), fifo("", 3, time.Hour), fifo("", fsm.PriorityMax, 0),
+		fifo("", -5, time.Hour), fifo("named", 200, 0))
+	g := step(time.Second, "", &fsm.ReserveJob{Queue: "tube", Serial: made[0].Serial, TTR: time.Second},
+		&fsm.ReserveJob{Queue: "tube", Serial: made[1].Serial},
+		&fsm.Reserve{Queues: []string{"tube"}, Max: 1, TTR: time.Hour})
+	ref := func(g fsm.Grant) fsm.Ref { return fsm.Ref{Queue: g.Queue, Serial: g.Serial, Fence: g.Fence} }
+	next := fifo("named", 1<<20, 0)
+	next.OnExisting = fsm.NextExisting
+	step(time.Millisecond, "", &fsm.Release{
+		Ref: ref(g[1].Grants[0]), Delay: time.Hour, PriorityGiven: true, Priority: 70_000,
+	}, next)
+	step(2*time.Second, "", &fsm.Kick{Queue: "tube", Serial: made[3].Serial})
+	g = step(time.Second, "", &fsm.ReserveJob{Queue: "tube", Serial: made[2].Serial})
+	step(time.Second, "", &fsm.Nack{Ref: ref(g[0].Grants[0]), Dead: true, PriorityGiven: true, Priority: 9})
+	step(time.Second, "", &fsm.PutSchedule{
+		Queue: "cron", Partitions: 1, Name: "wide", Spec: fsm.ScheduleSpec{Cron: "0 * * * *"},
+		Next: 1_900_000_000_000_000_000,
+		Job:  fsm.Put{Given: fsm.GivenPriority, Priority: 1024, FIFO: true, Body: []byte("wide")},
+	})
 }
 
 // writeKeys has keys with every kind of memory, jobs that were replaced and redriven, and one with a

@@ -71,6 +71,7 @@ type generator struct {
 	commandsMax int
 	raises      bool // the format
 	rated       bool // keys of queue "a" wait for tokens
+	single      bool // many commands are about one job
 }
 
 // recent is how many of each kind of thing a generator keeps in mind.
@@ -78,7 +79,8 @@ const recent = 12
 
 // newGenerator returns the generator of a seed and the configuration that its shard should have.
 func newGenerator(seed uint64) (*generator, fsm.Config) {
-	g := &generator{r: rand.New(rand.NewPCG(seed, 0xbe1f)), now: start, commandsMax: 4, raises: seed%3 != 0}
+	g := &generator{r: rand.New(rand.NewPCG(seed, 0xbe1f)), now: start, commandsMax: 4}
+	g.raises, g.single = seed%3 != 0, seed%3 == 1
 	cfg := fsm.Config{Seed: g.r.Uint64()}
 	if g.r.IntN(50) == 0 {
 		g.bursts = 1 + g.r.IntN(3)

@@ -85,7 +85,7 @@ func (m *Machine) setRestored(change func(*fsm.RestoreMark)) {
 // importRecord stores one record of a backup. It reports false for a record that cannot be read, is
 // there already, or does not belong here. ImportEnd then finds fewer records than it asks for.
 func (m *Machine) importRecord(record *fsm.BackupRecord) bool {
-	keyed := m.format >= fsm.KeysFormat
+	keyed, fifo := m.format >= fsm.KeysFormat, m.format >= fsm.FIFOFormat
 	switch record.Kind {
 	case fsm.BackupQueue:
 		q, err := backup.ParseQueue(record)
@@ -95,13 +95,13 @@ func (m *Machine) importRecord(record *fsm.BackupRecord) bool {
 		name, v, err := backup.ParseHeld(record)
 		known := keyed ||
 			m.format >= codec.FieldsFormat && !v.NeedsKeys() || v.Flags&codec.HeldHasFields == 0
-		return err == nil && known && m.importJob(m.queues.byName[name], &v)
+		return err == nil && known && (fifo || !v.NeedsFIFO()) && m.importJob(m.queues.byName[name], &v)
 	case fsm.BackupKey:
 		queue, key, err := backup.ParseKey(record)
 		return err == nil && keyed && m.importKey(m.queues.byName[queue], key)
 	case fsm.BackupSchedule:
 		s, err := backup.ParseSchedule(record)
-		return err == nil && keyed && m.importSchedule(m.queues.byName[s.Queue], &s)
+		return err == nil && keyed && (fifo || !fsm.PutNeedsFIFO(&s.Job)) && m.importSchedule(m.queues.byName[s.Queue], &s)
 	case fsm.BackupTombstone:
 		t, err := backup.ParseTombstone(record)
 		return err == nil && (keyed || t.Key == "") && m.importTombstone(m.queues.byName[t.Queue], &t)
@@ -159,6 +159,9 @@ func (m *Machine) importJob(q *queue, v *codec.HeldJob) bool {
 		}
 	}
 	v.Queue = q.name
+	if v.State == fsm.Dead && q.HasDead(rule.ListPlace(&v.Job)) {
+		return false
+	}
 	j := m.storeHeldJob(q, v)
 	m.set(j, v.State, v.Due)
 	m.importOverdue(j)

@@ -40,7 +40,7 @@ func (m *Machine) hash(j job) uint64 {
 		State: s.State(), Due: s.Due, TTL: m.ttl(j), Attempt: l.Attempt, Fence: l.Fence, Until: l.Until, LeaseTTR: l.TTR,
 		Redrives: l.Redrives, LastError: note.LastError, Died: l.Died,
 		Leased: l.Leased, Client: m.store.ClientSum(&l), Attempts: note.Attempts,
-		Place: m.store.Place(&l), Next: m.store.Next(&l),
+		Place: m.store.Place(&l), Next: m.store.Next(&l), Uses: m.store.Uses(&l),
 	})
 }
 
@@ -51,29 +51,18 @@ func (m *Machine) lift(j job) {
 	s, r := m.slot(j), m.touch(j.q)
 	switch s.State() {
 	case fsm.Delayed:
-		j.q.delayed.Remove(j.index)
 		r.Counts.Delayed--
 		m.countDue(j.q, s.Due, ^uint32(0))
 	case fsm.Ready:
-		j.q.readyOf(s).Remove(j.index)
 		r.Counts.Ready--
 	case fsm.Reserved:
-		j.q.leases.Remove(j.index)
-		j.q.working.Remove(j.index)
 		r.Counts.Reserved--
 		m.leases--
-	case fsm.Dead:
-		j.q.dead.Remove(j.index)
+	default:
 		m.store.RemoveDead(j.index)
 		r.Counts.Dead--
-	default:
-		panic("fsm: a job that is not held is lifted")
 	}
-	if s.State() == fsm.Delayed || s.State() == fsm.Ready {
-		if s.HasTTL() {
-			j.q.ttls.Remove(j.index)
-		}
-	}
+	j.q.Remove(j.index)
 	if s.HasKey() {
 		j.q.keys.Lift(j.index)
 	}
@@ -86,29 +75,18 @@ func (m *Machine) set(j job, state fsm.State, due fsm.Time) {
 	s.SetState(state)
 	switch state {
 	case fsm.Delayed:
-		j.q.delayed.Insert(j.index)
 		r.Counts.Delayed++
 		m.countDue(j.q, due, 1)
 	case fsm.Ready:
-		j.q.readyOf(s).Insert(j.index)
 		r.Counts.Ready++
 	case fsm.Reserved:
-		j.q.leases.Insert(j.index)
-		j.q.working.Insert(j.index)
 		r.Counts.Reserved++
 		m.leases++
-	case fsm.Dead:
-		j.q.dead.Insert(j.index)
+	default:
 		m.store.AddDead(j.index)
 		r.Counts.Dead++
-	default:
-		panic("fsm: a job is set to a state in which none is held")
 	}
-	if state == fsm.Delayed || state == fsm.Ready {
-		if s.HasTTL() {
-			j.q.ttls.Insert(j.index)
-		}
-	}
+	j.q.Insert(j.index)
 	m.sum += m.hash(j)
 	m.keySet(j)
 }
@@ -133,6 +111,7 @@ func (m *Machine) setDead(j job) {
 		m.end(j, fsm.StateNone)
 		return
 	}
+	m.fence(j)
 	m.set(j, fsm.Dead, m.slot(j).Due)
 	m.deadFiring(j)
 }
@@ -164,6 +143,7 @@ func (m *Machine) drop(j job, ended fsm.State) {
 	if m.slot(j).HasKey() {
 		group = m.store.Keys.GroupOf(j.index)
 	}
+	m.uncountFIFO(j)
 	r.Counts.Bytes -= m.store.RemoveJob(j.index)
 	m.keyDropped(j.q, group)
 }

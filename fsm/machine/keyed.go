@@ -6,39 +6,23 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/keys"
+	"github.com/belfrydb/belfry/fsm/rule"
 	"github.com/belfrydb/belfry/fsm/store"
 )
-
-// readyOf returns the order that a READY job of a queue is in.
-func (q *queue) readyOf(s *store.Slot) *store.Order {
-	if s.HasKey() {
-		return &q.keyed
-	}
-	return &q.ready
-}
-
-// firstReady returns the first READY job of a queue, whether or not it may be handed out.
-func (q *queue) firstReady() (store.Key, bool) {
-	k, ok := q.ready.Min()
-	if keyed, more := q.keyed.Min(); more && (!ok || keyed.Less(k)) {
-		return keyed, true
-	}
-	return k, ok
-}
 
 // next returns the job to hand out next; its index is 0 if there is none.
 func (q *queue) next() job {
 	if q.keys != nil {
 		return job{q.keys.Next(), q}
 	}
-	k, _ := q.ready.Min()
+	k, _ := q.Ready.Min()
 	return job{k.Index, q}
 }
 
 // needKeys makes sure that a queue knows its keys if it gets a job with one.
 func (m *Machine) needKeys(q *queue, key string) {
 	if key != "" && q.keys == nil {
-		q.keys = keys.New(&m.keys, q.index, q.name, &q.ready, &m.record(q).Settings.Keys)
+		q.keys = keys.New(&m.keys, q.index, q.name, &q.Ready, &m.record(q).Settings.Keys)
 	}
 }
 
@@ -49,7 +33,7 @@ func (m *Machine) configureKeys(q *queue) {
 	case q.keys != nil:
 		q.keys.Configure(&settings)
 	case settings.Fair: // also without jobs that have a key: those without one take turns with them
-		q.keys = keys.New(&m.keys, q.index, q.name, &q.ready, &settings)
+		q.keys = keys.New(&m.keys, q.index, q.name, &q.Ready, &settings)
 	}
 }
 
@@ -159,15 +143,15 @@ func (m *Machine) loadKeys() {
 
 // resetKeys moves the times of buckets as far after the new clock as they were after the old one.
 // Then it puts every key where it belongs now, in the order in which the queues were created.
-func (m *Machine) resetKeys(r *reset) {
+func (m *Machine) resetKeys(r *rule.Reset) {
 	m.keys.Loading = false
 	var late []uint32
-	m.store.Keys.Rates.Ascend(store.Key{At: r.to + 1}, func(k store.Key) bool {
+	m.store.Keys.Rates.Ascend(store.Key{At: r.To + 1}, func(k store.Key) bool {
 		late = append(late, k.Index)
 		return true
 	})
 	for _, memory := range late {
-		m.setRateAt(memory, r.to.Add(r.left(m.store.Keys.Memory(memory).RateAt)))
+		m.setRateAt(memory, r.To.Add(r.Left(m.store.Keys.Memory(memory).RateAt)))
 	}
 	var keyed []*queue
 	for _, q := range m.queues.byIndex {

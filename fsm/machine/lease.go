@@ -69,7 +69,7 @@ func (m *Machine) reserveFrom(q *queue, r *reservation) {
 	}
 }
 
-// leaseJob puts a ready job under a lease of length ttr. If ttr is 0, the length is the job's own.
+// leaseJob puts a job that is not RESERVED under a lease of length ttr. If ttr is 0, the length is the job's own.
 func (m *Machine) leaseJob(j job, ttr fsm.Duration, by *consumer) fsm.Grant {
 	if ttr == 0 {
 		ttr = m.ttrOf(j)
@@ -81,18 +81,20 @@ func (m *Machine) leaseJob(j job, ttr fsm.Duration, by *consumer) fsm.Grant {
 	l.Attempt++
 	m.noteClient(l, by)
 	s, r := m.slot(j), m.touch(j.q)
+	due := min(s.Due, m.scalars.Clock.After(0)) // it may be leased before its time
 	r.Counters.Granted++
 	if l.Attempt == 1 {
-		m.activity.CountFirst(&j.q.activity, s.Due, m.scalars.Clock)
+		m.activity.CountFirst(&j.q.activity, due, m.scalars.Clock)
 	}
 	grant := fsm.Grant{
 		Queue: j.q.name, Partition: r.Partition, Serial: s.Serial, Fence: l.Fence, Attempt: l.Attempt,
-		Due: s.Due, Until: l.Until,
+		Due: due, Until: l.Until,
 	}
 	if j.q.keys != nil {
 		j.q.keys.Grant(j.index)
 	}
-	m.set(j, fsm.Reserved, s.Due)
+	m.used(j, func(u *fsm.Uses) { u.Reserves++ })
+	m.set(j, fsm.Reserved, due)
 	return grant
 }
 
@@ -134,7 +136,7 @@ func (m *Machine) ack(c *fsm.Ack) (fsm.Result, bool) {
 	}
 	// An older fence may have been given out by two of the shards that were restored into this one.
 	if c.Fence > m.restored.Floor {
-		m.finish(c.Serial, c.Fence, m.leaseOf(j).Until.Add(fsm.FinishedWindow))
+		m.remembered.Finish(c.Serial, c.Fence, m.leaseOf(j).Until.Add(fsm.FinishedWindow))
 	}
 	m.touch(j.q).Counters.Acked++
 	m.lift(j)
@@ -154,6 +156,10 @@ func (m *Machine) nack(c *fsm.Nack) (fsm.Result, bool) {
 	delay := c.Delay
 	if !c.DelayGiven {
 		delay = m.retryDelay(j)
+	}
+	m.reprioritize(j, c.PriorityGiven, c.Priority)
+	if c.Dead {
+		m.used(j, func(u *fsm.Uses) { u.Buries++ })
 	}
 	switch {
 	case c.Dead || m.exhausted(j):
@@ -183,6 +189,8 @@ func (m *Machine) release(c *fsm.Release) (fsm.Result, bool) {
 	m.touch(j.q).Counters.Released++
 	m.lift(j)
 	m.noteRelease(j)
+	m.reprioritize(j, c.PriorityGiven, c.Priority)
+	m.used(j, func(u *fsm.Uses) { u.Releases++ })
 	if m.expiredTTL(j) {
 		return fsm.Result{State: m.setExpired(j)}, true
 	}
@@ -215,8 +223,8 @@ func (m *Machine) extend(c *fsm.Extend) (fsm.Result, bool) {
 func (m *Machine) extendLease(j job, change func(*store.Lease)) {
 	m.touch(j.q)
 	m.sum -= m.hash(j)
-	j.q.leases.Remove(j.index)
+	j.q.Leases.Remove(j.index)
 	change(m.store.EditLease(j.index))
-	j.q.leases.Insert(j.index)
+	j.q.Leases.Insert(j.index)
 	m.sum += m.hash(j)
 }

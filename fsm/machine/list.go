@@ -74,38 +74,79 @@ func isAt(v *fsm.Job, k store.Key) bool {
 	return rule.ListPlace(v) == fsm.Cursor{Due: k.At, Serial: k.Serial}
 }
 
-// candidates returns the first jobs from the cursor on, at most most+1 of each order and priority. It
-// may add some that are in another state at time now.
+// candidates returns jobs that may be in a list, at most most+1 of each order and priority.
 func (m *Machine) candidates(q *queue, query *fsm.ListQuery, most int, now fsm.Time) *listing.Page {
-	p := listing.New(query, most, now)
-	place := func(index uint32) (fsm.Cursor, bool) {
+	return q.Candidates(m.record(q), query, most, now, func(index uint32) (fsm.Cursor, bool) {
 		v := m.view(job{index, q})
 		held := m.at(q, &v, now)
 		return rule.ListPlace(&v), held
-	}
-	r := m.record(q)
-	spreads := r.OverdueTo != 0 && r.Settings.Overdue == fsm.SpreadOverdue
-	switch query.State {
-	case fsm.Delayed:
-		if spreads {
-			p.AddDue(&q.delayed, place)
+	})
+}
+
+// answerSerial answers a SerialQuery. Of several jobs it takes the one that was put last, and of those
+// the one of the queue that was created last.
+func (m *Machine) answerSerial(query *fsm.SerialQuery, now fsm.Time) fsm.Reading {
+	var newest *fsm.Job
+	var createSeq uint64
+	for _, index := range m.store.WithSerial(query.Serial) {
+		q := m.queues.byIndex[m.store.Slot(index).Queue]
+		v := m.view(job{index, q})
+		if !m.at(q, &v, now) {
+			continue
 		}
-		p.AddLater(&q.delayed)
-	case fsm.Dead:
-		p.Add(&q.dead)
-		p.AddDue(&q.leases, place)
-		p.AddDue(&q.ttls, place)
-	case fsm.Ready:
-		p.AddByPriority(&q.ready)
-		p.AddByPriority(&q.keyed)
-		p.Add(&q.delayed)
-		p.AddDue(&q.leases, place)
-		if spreads || q.fifo > 0 { // the place of a FIFO job changes when it falls due
-			p.AddDue(&q.delayed, place)
+		if newest == nil || v.Created > newest.Created || v.Created == newest.Created && q.createSeq > createSeq {
+			newest, createSeq = &v, q.createSeq
 		}
-	case fsm.Reserved:
-		p.Add(&q.working)
-	default: // no job is held in any other state
 	}
-	return p
+	return m.readingOf(newest)
+}
+
+// answerFirst answers a FirstQuery.
+func (m *Machine) answerFirst(query *fsm.FirstQuery, now fsm.Time) fsm.Reading {
+	q := m.queues.byName[query.Queue]
+	if q == nil {
+		return fsm.Reading{}
+	}
+	if query.State == fsm.Ready {
+		return m.readingOf(m.firstReady(q, now))
+	}
+	jobs, _ := m.List(&fsm.ListQuery{Queue: query.Queue, State: query.State, Max: 1}, now)
+	if len(jobs) == 0 {
+		return fsm.Reading{}
+	}
+	return m.readingOf(&jobs[0])
+}
+
+// readingOf returns the reading of a job with its body; v may be nil.
+func (m *Machine) readingOf(v *fsm.Job) fsm.Reading {
+	if v == nil {
+		return fsm.Reading{}
+	}
+	jobs := []fsm.Job{*v}
+	m.complete(jobs)
+	listing.OwnBodies(jobs)
+	return fsm.Reading{Jobs: jobs}
+}
+
+// firstReady returns the job that a Reserve would be granted next at time now, nil if there is none. A job
+// with a key, and any one of a fair queue, counts only if it is next already: what settling does to the
+// turns of keys is not known.
+func (m *Machine) firstReady(q *queue, now fsm.Time) *fsm.Job {
+	next := q.next().index
+	if m.record(q).Settings.Keys.Fair {
+		return m.readyAt(job{next, q}, now)
+	}
+	return q.FirstReadyAt(now, next, func(index uint32) *fsm.Job { return m.readyAt(job{index, q}, now) })
+}
+
+// readyAt returns a job if it is READY at time now, else nil.
+func (m *Machine) readyAt(j job, now fsm.Time) *fsm.Job {
+	if j.index == 0 {
+		return nil
+	}
+	v := m.view(j)
+	if !m.at(j.q, &v, now) || v.State != fsm.Ready {
+		return nil
+	}
+	return &v
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/digest"
 	"github.com/belfrydb/belfry/fsm/keys"
+	"github.com/belfrydb/belfry/fsm/remembered"
 	"github.com/belfrydb/belfry/fsm/schedules"
 	"github.com/belfrydb/belfry/fsm/snapshot"
 	"github.com/belfrydb/belfry/fsm/store"
@@ -24,16 +25,17 @@ type Machine struct {
 	store     *store.Store
 	keys      keys.Shard
 	schedules schedules.Shard
-	queues    queues
-	restored  fsm.RestoreMark
-	activity  activity.Shard
-	touched   []*queue     // by the current entry
-	endings   []fsm.Ending // of the entry applied last
-	leases    int          // how many jobs are reserved
+	// remembered are requests and acked leases.
+	remembered remembered.Shard
+	queues     queues
+	restored   fsm.RestoreMark
+	activity   activity.Shard
+	touched    []*queue     // by the current entry
+	endings    []fsm.Ending // of the entry applied last
+	leases     int          // how many jobs are reserved
 	// restoring is set while Restore reads jobs. Their due times are counted afterwards.
 	restoring bool
 	scratch   codec.Scratch
-	encoded   []byte // a buffer that remember reuses
 }
 
 // New returns the empty machine that every shard starts from.
@@ -42,6 +44,7 @@ func New(cfg fsm.Config) *Machine {
 	m.store = store.New(m.cfg.Seed)
 	m.keys = keys.Shard{Store: m.store, Scalars: &m.scalars, Sum: &m.sum, WakeMax: m.cfg.WakeMax}
 	m.schedules = schedules.Shard{Store: m.store, Scalars: &m.scalars, Sum: &m.sum, Max: m.cfg.SchedulesMax}
+	m.remembered = remembered.Shard{Store: m.store, Scalars: &m.scalars, Sum: &m.sum, Config: &m.cfg}
 	m.queues = newQueues(m.store, m.cfg.Seed, &m.schedules)
 	return m
 }
@@ -108,9 +111,9 @@ func (m *Machine) request(e *codec.Entry, before fsm.Time, results []fsm.Result)
 	}
 	if r.ID != "" && changed {
 		if known != 0 {
-			m.forgetAnswer(known)
+			m.remembered.ForgetAnswer(known)
 		}
-		m.remember(&fsm.Answer{Caller: r.Caller, ID: r.ID, Content: content, At: m.scalars.Clock, Results: own})
+		m.remembered.Remember(&fsm.Answer{Caller: r.Caller, ID: r.ID, Content: content, At: m.scalars.Clock, Results: own})
 	}
 	return results
 }
@@ -161,6 +164,10 @@ func (m *Machine) apply(c fsm.Command, client string, before fsm.Time) (result f
 		return m.pauseKey(c)
 	case *fsm.PurgeKey:
 		return m.purgeKey(c)
+	case *fsm.Kick:
+		return m.kick(c)
+	case *fsm.ReserveJob:
+		return m.reserveJob(c, client)
 	case *fsm.PutSchedule, *fsm.DeleteSchedule, *fsm.PauseSchedules, *fsm.Fire, *fsm.RunSchedule:
 		return m.applySchedule(c)
 	}

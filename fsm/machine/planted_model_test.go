@@ -178,6 +178,12 @@ func plantedCommands() []plant {
 		asked("a schedule has no last firing", func(c *fsm.PutSchedule) { c.Policy.MaxFires = 0 }),
 		asked("a schedule of any version is replaced", func(c *fsm.PutSchedule) { c.IfVersion = 0 }),
 		asked("a schedule of any version is deleted", func(c *fsm.DeleteSchedule) { c.IfVersion = 0 }),
+		asked("the priority of a release is lost", func(c *fsm.Release) { c.PriorityGiven = false }),
+		asked("the priority of a nack is lost", func(c *fsm.Nack) { c.PriorityGiven = false }),
+		asked("a FIFO job has no place of its own", func(c *fsm.Put) { c.FIFO = false }),
+		asked("a priority has 31 bits", func(c *fsm.Put) { c.Priority = min(c.Priority, 1<<31-1) }),
+		asked("one job more is kicked", func(c *fsm.Kick) { c.Max++ }),
+		asked("the length of the lease of one job does not count", func(c *fsm.ReserveJob) { c.TTR = 0 }),
 		asked("a dead job pauses nothing", func(c *fsm.PutSchedule) { c.Policy.PauseOnDead = false }),
 	}
 }

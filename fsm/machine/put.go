@@ -132,5 +132,6 @@ func (m *Machine) storeJob(q *queue, v *fsm.Job, content [16]byte) job {
 	m.needKeys(q, v.Key)
 	j := job{m.store.AddJob(q.index, v, content), q}
 	m.touch(q).Counts.Bytes += fsm.JobBytes(v)
+	m.countFIFO(j)
 	return j
 }

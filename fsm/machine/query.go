@@ -47,6 +47,10 @@ func (m *Machine) read(q fsm.Query, now fsm.Time) fsm.Reading {
 			return of.keys.Read(q, now)
 		}
 		return fsm.Reading{}
+	case *fsm.SerialQuery:
+		return m.answerSerial(q, now)
+	case *fsm.FirstQuery:
+		return m.answerFirst(q, now)
 	case *fsm.HeldQuery:
 		return fsm.Reading{Jobs: m.handedOut(q.Grants)}
 	}
@@ -63,19 +67,20 @@ func (m *Machine) answerJob(q *fsm.JobQuery, now fsm.Time) fsm.Reading {
 	if !ok {
 		return fsm.Reading{}
 	}
-	jobs := []fsm.Job{j}
-	m.complete(jobs)
-	listing.OwnBodies(jobs)
-	return fsm.Reading{Jobs: jobs}
+	return m.readingOf(&j)
 }
 
 func (m *Machine) answerList(q *fsm.ListQuery, now fsm.Time) fsm.Reading {
 	jobs, more := m.List(q, now)
+	last := fsm.Cursor{}
+	if len(jobs) > 0 {
+		last = rule.ListPlace(&jobs[len(jobs)-1])
+	}
 	for i := range jobs {
 		jobs[i].Body = nil
 	}
 	m.complete(jobs)
-	return fsm.Reading{Jobs: jobs, More: more}
+	return fsm.Reading{Jobs: jobs, More: more, Last: last}
 }
 
 func (m *Machine) answerQueue(q *fsm.QueueQuery, now fsm.Time) fsm.Reading {

@@ -9,6 +9,7 @@ import (
 	"github.com/belfrydb/belfry/fsm/digest"
 	"github.com/belfrydb/belfry/fsm/duecounts"
 	"github.com/belfrydb/belfry/fsm/keys"
+	"github.com/belfrydb/belfry/fsm/orders"
 	"github.com/belfrydb/belfry/fsm/schedules"
 	"github.com/belfrydb/belfry/fsm/store"
 	"github.com/belfrydb/belfry/fsm/usage"
@@ -25,16 +26,9 @@ type queue struct {
 	index     uint32 // of its record
 	createSeq uint64
 
-	delayed store.Order // by due
-	ready   store.Order // without a key, by priority, due
-	keyed   store.Order // READY jobs with a key, by priority, due
-	leases  store.Order // by until
-	working store.Order // RESERVED jobs by due, for listing
-	dead    store.Order // by due, FIFO jobs by death
-	ttls    store.Order // DELAYED and READY jobs by ttl
-	ended   store.Order // tombstones by time of end
-	due     duecounts.Counts
-	fifo    int // how many FIFO jobs it holds
+	orders.Queue
+	ended store.Order // tombstones by time of end
+	due   duecounts.Counts
 
 	deadline fsm.Time // when it is due in queues.deadlines, 0 if never
 	forget   fsm.Time // when it is due in queues.forgets, 0 if never
@@ -75,9 +69,7 @@ func newQueues(s *store.Store, seed uint64, scheduled *schedules.Shard) queues {
 func (qs *queues) add(index uint32, name string, createSeq uint64) *queue {
 	q := &queue{
 		name: name, index: index, createSeq: createSeq,
-		delayed: qs.store.Order(store.ByDue), leases: qs.store.Order(store.ByUntil), working: qs.store.Order(store.ByDue),
-		ready: qs.store.Order(store.ByPriority), keyed: qs.store.Order(store.ByPriority),
-		dead: qs.store.Order(store.ByDeath), ttls: qs.store.Order(store.ByTTL), ended: qs.store.Order(store.ByEnd),
+		Queue: orders.New(qs.store), ended: qs.store.Order(store.ByEnd),
 		due: duecounts.New(qs.seed), activity: activity.Since(&qs.store.Queue(index).Counters),
 		schedules: schedules.New(qs.scheduled, index, name),
 	}
@@ -159,11 +151,8 @@ func (m *Machine) createQueue(name string, partition, partitions uint32) (*queue
 // dropQueue removes a queue without jobs, tombstones, schedules and memories of keys.
 func (m *Machine) dropQueue(q *queue) {
 	m.touch(q)
-	for _, o := range [...]*store.Order{
-		&q.delayed, &q.ready, &q.keyed, &q.leases, &q.working, &q.dead, &q.ttls, &q.ended,
-	} {
-		o.Discard()
-	}
+	q.Discard()
+	q.ended.Discard()
 	m.activity.Drop(&q.activity)
 	m.queues.usage.Remove(q.name, &q.usage)
 	m.queues.byIndex[q.index] = nil
@@ -175,12 +164,7 @@ func (m *Machine) dropQueue(q *queue) {
 // plan updates when the queue is due among the deadlines, at the end of every entry that touched
 // it.
 func (m *Machine) plan(q *queue) {
-	next := q.delayed.FirstAt()
-	for _, o := range [...]*store.Order{&q.leases, &q.ttls} {
-		if at := o.FirstAt(); at != 0 && (next == 0 || at < next) {
-			next = at
-		}
-	}
+	next := q.Deadline()
 	m.queues.deadlines.Move(q.item(), q.deadline, next)
 	q.deadline = next
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/rule"
 )
 
 // read compares what readers see.
@@ -19,7 +20,8 @@ func (d *duel) read(plan *readPlan) error {
 	now := d.model.Clock.Add(plan.ahead)
 	errs := []error{d.readQueues(now), d.readAnswers(now), d.readStats()}
 	for _, name := range queueNames() {
-		errs = append(errs, d.readJobs(name, now), d.readLists(name, now, plan), d.readKeys(name, now, plan),
+		errs = append(errs, d.readFirst(name, now), d.readJobs(name, now),
+			d.readLists(name, now, plan), d.readKeys(name, now, plan),
 			d.readSchedules(name, now, plan))
 	}
 	return errors.Join(errs...)
@@ -137,13 +139,47 @@ func (d *duel) readLists(queue string, now fsm.Time, plan *readPlan) error {
 				break
 			}
 			last := got[len(got)-1]
-			query.After = fsm.Cursor{Due: last.Due, Serial: last.Serial}
+			query.After = rule.ListPlace(&last)
+			page := d.machine.Answer(query, now)
+			if n := len(page.Jobs); n > 0 && page.Last != rule.ListPlace(&page.Jobs[n-1]) {
+				return fmt.Errorf("a page ends at %+v", page.Last)
+			}
 		}
 		if err := d.readSearch(query, now, plan); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// readFirst asks for the first job in each state, and for jobs by their serials.
+func (d *duel) readFirst(queue string, now fsm.Time) error {
+	var errs []error
+	same := func(what string, want fsm.Job, wantOK bool, got fsm.Reading) {
+		if len(got.Jobs) > 1 || wantOK != (len(got.Jobs) == 1) {
+			errs = append(errs, fmt.Errorf("%s: %d jobs, want one: %v", what, len(got.Jobs), wantOK))
+			return
+		}
+		if wantOK {
+			d.seen.first++
+			want, v := tidy(want), tidy(got.Jobs[0])
+			want.TTR, want.MaxAttempts, want.RetryDelays = v.TTR, v.MaxAttempts, v.RetryDelays // those that apply
+			if want.Next != nil {
+				want.Next.Body = nil
+			}
+			errs = append(errs, differ(what, want, v))
+		}
+	}
+	for _, state := range []fsm.State{fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead} {
+		query := &fsm.FirstQuery{Queue: queue, State: state}
+		want, ok := d.model.First(query, now)
+		same(fmt.Sprintf("%+v", query), want, ok, d.machine.Answer(query, now))
+	}
+	for _, j := range d.model.Jobs(queue)[:min(3, len(d.model.Jobs(queue)))] {
+		want, ok := d.model.BySerial(j.Serial, now)
+		same(fmt.Sprintf("serial %d", j.Serial), want, ok, d.machine.Answer(&fsm.SerialQuery{Serial: j.Serial}, now))
+	}
+	return errors.Join(errs...)
 }
 
 // readKeys follows queries for the keys of a queue to their end.
@@ -207,9 +243,9 @@ func (d *duel) readSearch(list *fsm.ListQuery, now fsm.Time, plan *readPlan) err
 func (d *duel) stored(queue string, found fsm.Job, now fsm.Time) fsm.Job {
 	j, _ := d.machine.Job(queue, found.ID, now)
 	if j.Serial != found.Serial { // of another key
+		place := rule.ListPlace(&found)
 		list, _ := d.machine.List(&fsm.ListQuery{
-			Queue: queue, State: found.State, DueAfter: found.Due, After: fsm.Cursor{Due: found.Due, Serial: found.Serial - 1},
-			Max: 1,
+			Queue: queue, State: found.State, After: fsm.Cursor{Due: place.Due, Serial: place.Serial - 1}, Max: 1,
 		}, now)
 		j = list[0]
 	}

@@ -76,5 +76,5 @@ func (m *Machine) mayFree(q *queue, now fsm.Time) bool {
 		at := o.FirstAt()
 		return at != 0 && at <= now
 	}
-	return due(&q.leases) || due(&q.ttls) || m.record(q).Settings.Overdue == fsm.DropOverdue && due(&q.delayed)
+	return due(&q.Leases) || due(&q.TTLs) || m.record(q).Settings.Overdue == fsm.DropOverdue && due(&q.Delayed)
 }

@@ -3,8 +3,6 @@ package machine
 import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
-	"github.com/belfrydb/belfry/fsm/digest"
-	"github.com/belfrydb/belfry/fsm/store"
 )
 
 // recall answers a request from memory if it may: it fills in results and reports true. known is
@@ -22,7 +20,7 @@ func (m *Machine) recall(known uint32, r *codec.RequestHead, content [16]byte, r
 		fill(results, fsm.Result{Code: fsm.Invalid})
 		return true
 	}
-	if len(r.Encoded) > 0 && fsm.Kind(r.Encoded[0]) == fsm.KindReserve && r.Commands == 1 {
+	if len(r.Encoded) > 0 && r.Commands == 1 && fsm.Kind(r.Encoded[0]).Reserves() {
 		a.Results[0].Grants = m.liveGrants(a.Results[0].Grants, m.scalars.Clock)
 		if len(a.Results[0].Grants) == 0 {
 			return false
@@ -58,48 +56,6 @@ func (m *Machine) liveGrants(grants []fsm.Grant, now fsm.Time) []fsm.Grant {
 	return live
 }
 
-// remember stores the results of a request that changed something.
-func (m *Machine) remember(a *fsm.Answer) {
-	m.encoded = codec.AppendAnswer(m.encoded[:0], a)
-	m.sum += digest.EncodedAnswer(a.At, m.encoded)
-	m.store.Answers.Add(a.Caller, a.ID, a.At, m.encoded)
-	for m.store.Answers.Bytes() > m.cfg.AnswersBytesMax {
-		index, ok := m.store.Answers.Oldest()
-		if !ok {
-			break
-		}
-		m.scalars.LowWater = m.store.Answers.Time(index)
-		m.forgetAnswer(index)
-	}
-}
-
-// forgetAnswer forgets the remembered request at index.
-func (m *Machine) forgetAnswer(index uint32) {
-	a := &m.store.Answers
-	m.sum -= digest.EncodedAnswer(a.Time(index), a.Encoded(index))
-	a.Remove(index)
-}
-
-// finish remembers an acked lease, after it has made room.
-func (m *Machine) finish(serial, fence uint64, expiry fsm.Time) {
-	for m.store.Finished.Len() >= m.cfg.FinishedMax {
-		index, _, _ := m.store.Finished.First()
-		m.forgetFinished(index)
-	}
-	m.addFinished(store.FinishedLease{Fence: fence, Serial: serial, Expiry: expiry})
-}
-
-func (m *Machine) addFinished(l store.FinishedLease) {
-	m.store.Finished.Add(l)
-	m.sum += digest.Finished(l.Serial, l.Fence, l.Expiry)
-}
-
-func (m *Machine) forgetFinished(index uint32) store.FinishedLease {
-	l := m.store.Finished.Remove(index)
-	m.sum -= digest.Finished(l.Serial, l.Fence, l.Expiry)
-	return l
-}
-
 // NextForget returns the earliest stamp of an entry that forgets something because its time is
 // over. There is none if all that is remembered is kept without end.
 func (m *Machine) NextForget() (next fsm.Time, ok bool) {
@@ -111,12 +67,7 @@ func (m *Machine) NextForget() (next fsm.Time, ok bool) {
 	if first, some := m.queues.forgets.First(); some {
 		sooner(first.At)
 	}
-	if at, some := m.store.Answers.OldestTime(); some {
-		sooner(at.Add(fsm.RequestWindow + 1))
-	}
-	if _, expiry, some := m.store.Finished.First(); some {
-		sooner(expiry.Add(1))
-	}
+	m.remembered.Next(sooner)
 	if k, some := m.store.Keys.Rates.Min(); some {
 		sooner(k.At)
 	}
@@ -135,19 +86,6 @@ func (m *Machine) sweep() {
 		k, _ := q.ended.Min()
 		m.forgetTombstone(q, k.Index)
 	}
-	for range fsm.SweepMax {
-		index, ok := m.store.Answers.Oldest()
-		if !ok || m.store.Answers.Time(index).Add(fsm.RequestWindow) >= now {
-			break
-		}
-		m.forgetAnswer(index)
-	}
-	for range fsm.SweepMax {
-		index, expiry, ok := m.store.Finished.First()
-		if !ok || expiry >= now {
-			break
-		}
-		m.forgetFinished(index)
-	}
+	m.remembered.Sweep()
 	m.sweepKeys()
 }

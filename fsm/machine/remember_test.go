@@ -70,7 +70,7 @@ func TestRememberingReusesMemory(t *testing.T) {
 	n := 0
 	remember := func() {
 		n++
-		m.remember(answer(n))
+		m.remembered.Remember(answer(n))
 	}
 	for range 300 {
 		remember()

@@ -4,26 +4,18 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/fsm/codec"
-	"github.com/belfrydb/belfry/fsm/digest"
+	"github.com/belfrydb/belfry/fsm/rule"
 	"github.com/belfrydb/belfry/fsm/store"
 )
 
-// reset is the state of a ResetClock in progress: the time of the shard goes back from one moment
-// to an earlier one.
-type reset struct {
-	from, to fsm.Time
-	grace    fsm.Duration
-}
-
 // resetClock moves the shard's time back: see DESIGN.md, Reset. It looks at every job of the shard.
 func (m *Machine) resetClock(c *fsm.ResetClock) (fsm.Result, bool) {
-	r := reset{from: m.scalars.Clock, to: max(c.To, fsm.Time(time.Millisecond)).Ceil(), grace: c.Grace}
-	if r.to >= r.from {
+	r := rule.Reset{From: m.scalars.Clock, To: max(c.To, fsm.Time(time.Millisecond)).Ceil(), Grace: c.Grace}
+	if r.To >= r.From {
 		return fsm.Result{}, false
 	}
-	m.scalars.Clock = r.to
-	m.scalars.LowWater = min(m.scalars.LowWater, r.to)
+	m.scalars.Clock = r.To
+	m.scalars.LowWater = min(m.scalars.LowWater, r.To)
 	m.keys.Loading = true // the order of the jobs here is no replica's but this one's
 	for index := range m.store.Jobs() {
 		m.resetJob(&r, job{index, m.queues.byIndex[m.store.Slot(index).Queue]})
@@ -31,49 +23,38 @@ func (m *Machine) resetClock(c *fsm.ResetClock) (fsm.Result, bool) {
 	for _, q := range m.queues.byIndex {
 		if q != nil {
 			m.resetQueue(&r, q)
-			q.schedules.Reset(r.to)
+			q.schedules.Reset(r.To)
 		}
 	}
 	m.resetKeys(&r)
-	m.resetMemory(&r)
-	m.activity.Restart(r.to)
+	m.remembered.Reset(r.To, r.Left)
+	m.activity.Restart(r.To)
 	return fsm.Result{}, true
-}
-
-// left returns how long after the old clock at is, not less than 0.
-func (r *reset) left(at fsm.Time) fsm.Duration { return max(0, at.Sub(r.from)) }
-
-// kept returns the moment that is as far from the new clock as at was from the old one, rounded up
-// to a millisecond.
-func (r *reset) kept(at fsm.Time) fsm.Time { return r.to.After(r.left(at)) }
-
-// until returns the new end of a lease: its whole length from now, or what was left of it if that
-// is more, plus the grace; no later than the old end.
-func (r *reset) until(l *store.Lease) fsm.Time {
-	return min(l.Until, r.to.After(max(l.TTR, r.left(l.Until))).Add(r.grace).Ceil())
 }
 
 // resetJob moves the times of a job to the new clock at the latest, or as far after it as they were
 // after the old one.
-func (m *Machine) resetJob(r *reset, j job) {
+func (m *Machine) resetJob(r *rule.Reset, j job) {
 	var v fsm.Job
 	m.show(j, &v)
 	l := m.leaseOf(j)
-	retaken := v.Created > r.to || l.Until.Sub(r.to) > l.TTR // put or leased in the time taken back
-	if v.Due <= r.to && !retaken && l.Until <= r.to && l.Died <= r.to && v.Next == nil {
+	retaken := v.Created > r.To || l.Until.Sub(r.To) > l.TTR // put or leased in the time taken back
+	if v.Due <= r.To && !retaken && l.Until <= r.To && l.Died <= r.To && v.Next == nil {
 		return
 	}
 	m.lift(j)
 	if m.slot(j).HasLease() {
 		edited := m.store.EditLease(j.index)
-		edited.Until, edited.Died = r.until(&l), min(l.Died, r.to)
-		m.resetWork(j, edited, r.to)
-		m.resetNext(r, j, v.Next)
+		edited.Until, edited.Died = r.Until(l.Until, l.TTR), min(l.Died, r.To)
+		m.resetWork(j, edited, r.To)
+		if next := r.Successor(v.Next); next != nil {
+			m.store.SetNext(j.index, next)
+		}
 	}
-	if v.Created > r.to {
-		v.Created = r.to
+	if v.Created > r.To {
+		v.Created = r.To
 		if v.TTL != 0 {
-			v.TTL = r.kept(v.TTL)
+			v.TTL = r.Kept(v.TTL)
 		}
 		m.store.ReplacePayload(j.index, &v, m.payload(j).Content())
 	}
@@ -82,10 +63,10 @@ func (m *Machine) resetJob(r *reset, j job) {
 	case fsm.Dead:
 		m.set(j, fsm.Dead, due)
 	case fsm.Reserved:
-		m.set(j, fsm.Reserved, min(due, r.to))
+		m.set(j, fsm.Reserved, min(due, r.To))
 	default:
-		if named := v.Given.Has(fsm.GivenDueAt) && due == v.FirstDue; retaken && !named && due > r.to {
-			due = r.kept(due)
+		if named := v.Given.Has(fsm.GivenDueAt) && due == v.FirstDue; retaken && !named && due > r.To {
+			due = r.Kept(due)
 		}
 		m.resetDue(r, j, &v, due)
 	}
@@ -93,8 +74,8 @@ func (m *Machine) resetJob(r *reset, j job) {
 
 // resetDue sets the state of a lifted job that waits by its due time: a job that was ready may have
 // to wait again.
-func (m *Machine) resetDue(r *reset, j job, v *fsm.Job, due fsm.Time) {
-	if v.State == fsm.Delayed && v.Due <= r.to {
+func (m *Machine) resetDue(r *rule.Reset, j job, v *fsm.Job, due fsm.Time) {
+	if v.State == fsm.Delayed && v.Due <= r.To {
 		m.set(j, fsm.Delayed, due) // it is not settled yet
 		return
 	}
@@ -102,52 +83,28 @@ func (m *Machine) resetDue(r *reset, j job, v *fsm.Job, due fsm.Time) {
 }
 
 // resetQueue moves the times of a queue and of its tombstones to the new clock at the latest.
-func (m *Machine) resetQueue(r *reset, q *queue) {
+func (m *Machine) resetQueue(r *rule.Reset, q *queue) {
 	record := m.touch(q)
-	record.Created = min(record.Created, r.to)
-	record.Forgotten = min(record.Forgotten, r.to)
-	if record.RateAt > r.to {
-		record.RateAt = r.to.Add(r.left(record.RateAt))
+	record.Created = min(record.Created, r.To)
+	record.Forgotten = min(record.Forgotten, r.To)
+	if record.RateAt > r.To {
+		record.RateAt = r.To.Add(r.Left(record.RateAt))
 	}
-	record.OverdueTo = min(record.OverdueTo, r.to)
+	record.OverdueTo = min(record.OverdueTo, r.To)
 	if record.OverdueFrom >= record.OverdueTo {
 		record.OverdueFrom, record.OverdueTo = 0, 0
 	}
 	var late []uint32
-	q.ended.Ascend(store.Key{At: r.to + 1}, func(k store.Key) bool {
+	q.ended.Ascend(store.Key{At: r.To + 1}, func(k store.Key) bool {
 		late = append(late, k.Index)
 		return true
 	})
 	for _, index := range late {
 		m.sum -= m.tombstoneHash(q, index)
 		q.ended.Remove(index)
-		m.store.SetEnded(index, r.to)
+		m.store.SetEnded(index, r.To)
 		q.ended.Insert(index)
 		m.sum += m.tombstoneHash(q, index)
 	}
 	m.planForgetting(q)
-}
-
-// resetMemory moves the times of remembered requests to the new clock at the latest, and the ends
-// of finished leases as far after it as they were after the old one.
-func (m *Machine) resetMemory(r *reset) {
-	for _, index := range m.store.Answers.After(r.to) {
-		m.resetAnswer(r, index)
-	}
-	for _, index := range m.store.Finished.After(r.to) {
-		l := m.forgetFinished(index)
-		l.Expiry = r.to.Add(r.left(l.Expiry))
-		m.addFinished(l)
-	}
-}
-
-// resetAnswer makes a request remembered as of the new clock. Its time is in its encoding as well.
-func (m *Machine) resetAnswer(r *reset, index uint32) {
-	a := &m.store.Answers
-	m.sum -= digest.EncodedAnswer(a.Time(index), a.Encoded(index))
-	v := a.Answer(index)
-	v.At = r.to
-	encoded := codec.AppendAnswer(nil, &v)
-	a.Replace(index, r.to, encoded)
-	m.sum += digest.EncodedAnswer(r.to, encoded)
 }

@@ -77,7 +77,7 @@ func (rs *restorer) record(kind snapshot.Kind, rest []byte) error {
 	case snapshot.KindFinished:
 		serial, fence := r.Uvarint(), r.Serial()
 		if expiry := r.Time(); r.Failed() == nil {
-			m.addFinished(store.FinishedLease{Fence: fence, Serial: serial, Expiry: expiry})
+			m.remembered.AddFinished(store.FinishedLease{Fence: fence, Serial: serial, Expiry: expiry})
 		}
 	case snapshot.KindAnswer:
 		a := r.Answer()
@@ -136,6 +136,7 @@ func (rs *restorer) job(r *codec.Reader) {
 func (m *Machine) storeHeldJob(q *queue, v *codec.HeldJob) job {
 	m.needKeys(q, v.Key)
 	j := job{m.store.AddHeld(q.index, v), q}
+	m.countFIFO(j)
 	r := m.touch(q)
 	r.Counts.Bytes += fsm.JobBytes(&v.Job)
 	if v.Next != nil {

@@ -20,7 +20,7 @@ func (m *Machine) settleQueue(q *queue) {
 // overdue reports whether the queue has anything to settle. It asks the orders, since the agenda
 // may be out of date within an entry.
 func (m *Machine) overdue(q *queue) bool {
-	for _, o := range [...]*store.Order{&q.leases, &q.ttls, &q.delayed} {
+	for _, o := range [...]*store.Order{&q.Leases, &q.TTLs, &q.Delayed} {
 		if at := o.FirstAt(); at != 0 && at <= m.scalars.Clock {
 			return true
 		}
@@ -31,12 +31,12 @@ func (m *Machine) overdue(q *queue) bool {
 // step lapses, expires and moves at most StepMax jobs each, and returns the number of jobs that it
 // touched.
 func (m *Machine) step(q *queue) uint64 {
-	n := m.each(q, &q.leases, func(j job) { m.lapse(j) })
-	n += m.each(q, &q.ttls, func(j job) {
+	n := m.each(q, &q.Leases, func(j job) { m.lapse(j) })
+	n += m.each(q, &q.TTLs, func(j job) {
 		m.lift(j)
 		m.setExpired(j)
 	})
-	return n + m.each(q, &q.delayed, func(j job) { m.move(j) })
+	return n + m.each(q, &q.Delayed, func(j job) { m.move(j) })
 }
 
 // each calls f for the jobs whose time in the order has come. f must remove the job from the order,
@@ -58,6 +58,7 @@ func (m *Machine) lapse(j job) {
 	until := m.leaseOf(j).Until
 	m.lift(j)
 	m.noteFailure(j, until, true, "")
+	m.used(j, func(u *fsm.Uses) { u.Lapses++ })
 	switch {
 	case m.exhausted(j):
 		m.setDead(j)
@@ -147,7 +148,7 @@ func (m *Machine) lead(c *fsm.Lead, before fsm.Time) (fsm.Result, bool) {
 			r.OverdueFrom, r.OverdueTo = from, clock
 		}
 		for {
-			k, ok := q.leases.Min()
+			k, ok := q.Leases.Min()
 			if !ok || k.At >= floor {
 				break
 			}

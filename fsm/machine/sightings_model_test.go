@@ -13,6 +13,7 @@ type sightings struct {
 	seeds, entries, commands, snapshots, reads int
 	found                                      int // by searches
 	schedules                                  int // read
+	first                                      int // jobs of a state, or by their serials
 	outcomes                                   map[outcome]int
 	recalls                                    map[recalled]int
 	refusals                                   map[fsm.Code]int // of puts, foretold by Refuses
@@ -57,6 +58,7 @@ func (s *sightings) merge(o sightings) {
 	s.reads += o.reads
 	s.found += o.found
 	s.schedules += o.schedules
+	s.first += o.first
 	for k, n := range o.outcomes {
 		s.outcomes[k] += n
 	}
@@ -132,7 +134,7 @@ func (s *sightings) checkCoverage(t *testing.T) {
 			t.Errorf("no command came to %+v", o)
 		}
 	}
-	if s.found == 0 || s.schedules == 0 {
+	if s.found == 0 || s.schedules == 0 || s.first == 0 {
 		t.Error("no search found a job")
 	}
 	for _, r := range []recalled{{false, fsm.OK}, {true, fsm.OK}, {false, fsm.Invalid}} {
@@ -172,4 +174,12 @@ func expectLater(expect func(kind fsm.Kind, code fsm.Code, states ...fsm.State))
 	}
 	expect(fsm.KindFire, fsm.QueueFull)
 	expect(fsm.KindRunSchedule, fsm.ScheduleNotFound)
+	expect(fsm.KindKick, fsm.OK)
+	expect(fsm.KindKick, fsm.QueueNotFound)
+	expect(fsm.KindKick, fsm.JobNotFound, fsm.StateNone, fsm.Ready)
+	expect(fsm.KindKick, fsm.JobReserved, fsm.Reserved)
+	expect(fsm.KindReserveJob, fsm.OK)
+	expect(fsm.KindReserveJob, fsm.JobNotFound)
+	expect(fsm.KindReserveJob, fsm.JobReserved, fsm.Reserved)
+	expect(fsm.KindReserveJob, fsm.RateLimited, fsm.Delayed, fsm.Ready, fsm.Dead)
 }

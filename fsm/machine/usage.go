@@ -68,7 +68,7 @@ func (m *Machine) reservesAnew(req *fsm.Request, index uint32, now fsm.Time) boo
 	if len(req.Commands) != 1 {
 		return false
 	}
-	if _, reserves := req.Commands[0].(*fsm.Reserve); !reserves {
+	if !req.Commands[0].Kind().Reserves() {
 		return false
 	}
 	a := m.store.Answers.Answer(index)

@@ -4,7 +4,6 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/rule"
-	"github.com/belfrydb/belfry/fsm/store"
 )
 
 // Job returns a held job by its id, chosen or generated, as it is at time now: as an unlimited
@@ -94,7 +93,7 @@ func (m *Machine) show(j job, v *fsm.Job) {
 	l := m.leaseOf(j)
 	v.Attempt, v.Fence, v.Until, v.LeaseTTR, v.Redrives, v.Died = l.Attempt, l.Fence, l.Until, l.TTR, l.Redrives, l.Died
 	m.showWork(&l, v)
-	v.Place, v.Next = m.store.Place(&l), m.successorOf(j)
+	v.Place, v.Next, v.Uses = m.store.Place(&l), m.successorOf(j), m.store.Uses(&l).OrNil()
 }
 
 // at changes a stored job to its state at time now, and reports whether it is still held then.
@@ -113,35 +112,14 @@ func (m *Machine) Queue(name string, now fsm.Time) (fsm.Queue, bool) {
 	v := fsm.Queue{
 		Name: r.Name, Partition: r.Partition, Partitions: r.Partitions, Version: r.Version, Settings: r.Settings.Clone(),
 		Counts: r.Counts, Counters: r.Counters, Created: r.Created, Format: r.Format, Tombstones: uint64(q.ended.Len()),
-		OldestReady: m.oldestReady(q, now), DedupSince: max(r.Created, r.Forgotten),
+		OldestReady: q.OldestReady(now), DedupSince: max(r.Created, r.Forgotten),
 	}
 	if window, forever := rule.DedupWindow(&r.Settings); !forever {
 		v.DedupSince = max(v.DedupSince, now-fsm.Time(window))
 	}
-	if v.NextDue = q.delayed.FirstAt(); v.NextDue != 0 && v.NextDue <= now {
-		next, _ := q.delayed.From(store.Key{At: now + 1})
-		v.NextDue = next.At
-	}
-	v.Due = q.due.View(now, q.delayed.FirstAt(), &r.Counts)
+	v.NextDue, v.Urgent = q.NextDue(now), q.Urgent()
+	v.Due = q.due.View(now, q.Delayed.FirstAt(), &r.Counts)
 	return v, true
-}
-
-// oldestReady returns the due time of the job that has been ready longest, 0 if none is.
-func (m *Machine) oldestReady(q *queue, now fsm.Time) fsm.Time {
-	var oldest fsm.Time
-	for _, order := range [...]*store.Order{&q.ready, &q.keyed} {
-		after := store.Key{At: fsm.TimeMax, Serial: 1<<64 - 1} // all keys of its priority
-		for k, ok := order.Min(); ok; k, ok = order.From(after) {
-			after.Rank = k.Rank
-			if due := m.store.Slot(k.Index).Due; oldest == 0 || due < oldest {
-				oldest = due
-			}
-		}
-	}
-	if at := q.delayed.FirstAt(); at != 0 && at <= now && (oldest == 0 || at < oldest) {
-		oldest = at
-	}
-	return oldest
 }
 
 // Queues returns up to most queues whose names come after the given one, by name, as of the last
@@ -175,27 +153,11 @@ func (m *Machine) Available(name string, now fsm.Time) (n uint64, next fsm.Time)
 	if r.Settings.PausedAt(now) {
 		return 0, r.Settings.PausedUntil
 	}
-	due, nextDue := q.delayed.UpTo(now, fsm.StepMax)
-	lapsed, nextUntil := q.leases.UpTo(now, fsm.StepMax)
-	n, next = r.Counts.Ready, nextDue
-	token := fsm.Time(0)
+	n, token := r.Counts.Ready, fsm.Time(0)
 	if q.keys != nil {
 		n, token = q.keys.Available(now)
 	}
-	n += due + lapsed
-	for _, at := range [...]fsm.Time{nextUntil, token} {
-		if at != 0 && (next == 0 || at < next) {
-			next = at
-		}
-	}
-	if limit := rule.PartitionLimit(r.Settings.MaxInFlight, r); limit > 0 {
-		held := r.Counts.Reserved - lapsed
-		if held >= limit {
-			return 0, next
-		}
-		n = min(n, limit-held)
-	}
-	return n, next
+	return q.Available(r, n, token, now)
 }
 
 // Withheld reports whether a queue gives out no job at time now, due or not. It is paused, has
@@ -209,7 +171,7 @@ func (m *Machine) Withheld(name string, now fsm.Time) bool {
 	if m.restored.Open() || r.Settings.PausedAt(now) {
 		return true
 	}
-	lapsed, _ := q.leases.UpTo(now, fsm.StepMax)
+	lapsed, _ := q.Leases.UpTo(now, fsm.StepMax)
 	limit := rule.PartitionLimit(r.Settings.MaxInFlight, r)
 	if limit > 0 && r.Counts.Reserved-lapsed >= limit {
 		return true

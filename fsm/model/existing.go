@@ -72,6 +72,9 @@ func (m *Model) replace(q *queue, c *fsm.Put, held *job) fsm.Result {
 	j.Serial, j.Version, j.Place = held.Serial, held.versionOf()+1, held.Place
 	j.Fence, j.Until, j.LeaseTTR, j.LastError = held.Fence, held.Until, held.LeaseTTR, held.LastError
 	j.Redrives, j.Attempts, j.Died = held.Redrives, held.Attempts, held.Died
+	if c.FIFO {
+		j.Uses = held.Uses
+	}
 	if held.State == fsm.Dead {
 		q.Counters.Redriven++
 		j.Redrives++

@@ -93,7 +93,7 @@ func (q *queue) putAgain(equal bool, state fsm.State, serial uint64, firstDue fs
 // omitted stay zero.
 func (m *Model) newJob(q *queue, c *fsm.Put) *job {
 	j := &job{Job: fsm.Job{
-		Queue: q.Name, Partition: q.Partition, ID: c.ID, Generated: c.ID == "", Key: c.Key, Given: c.Given,
+		Queue: q.Name, Partition: q.Partition, ID: c.ID, Generated: c.ID == "", Key: c.Key, Given: c.Given, FIFO: c.FIFO,
 		Due: m.dueTime(c.Given, c.Delay, c.DueAt), Created: m.Clock,
 		Headers: slices.Clone(c.Headers), Body: bytes.Clone(c.Body), BodyBytes: uint32(len(c.Body)),
 	}}
@@ -104,7 +104,7 @@ func (m *Model) newJob(q *queue, c *fsm.Put) *job {
 		j.TTR = c.TTR
 	}
 	if c.Given.Has(fsm.GivenPriority) {
-		j.Priority = c.Priority
+		j.Priority = normal(c.Priority)
 	}
 	if c.Given.Has(fsm.GivenMaxAttempts) {
 		j.MaxAttempts = c.MaxAttempts
@@ -229,6 +229,7 @@ func (q *queue) room(wanted int) int {
 // leaseJob puts a ready job under a new lease.
 func (m *Model) leaseJob(q *queue, j *job, ttr time.Duration) fsm.Grant {
 	q.Counters.Granted++
+	j.used(func(u *fsm.Uses) { u.Reserves++ })
 	j.State, j.Fence = fsm.Reserved, m.nextSerial()
 	j.Attempt++
 	j.LeaseTTR = cmp.Or(ttr, j.TTR, q.Settings.TTR, fsm.DefaultTTR)
@@ -300,6 +301,12 @@ func (m *Model) nack(c *fsm.Nack) fsm.Result {
 		}
 	}
 	m.failed(j, fsm.Attempt{Ended: m.Clock, Error: c.Error[:kept]})
+	if c.PriorityGiven {
+		j.Priority = normal(c.Priority)
+	}
+	if c.Dead {
+		j.used(func(u *fsm.Uses) { u.Buries++ })
+	}
 	if !m.fail(q, j, c.Dead) {
 		delay := q.retryDelay(j)
 		if c.DelayGiven {
@@ -320,6 +327,10 @@ func (m *Model) release(c *fsm.Release) fsm.Result {
 	}
 	q.Counters.Released++
 	j.Attempt--
+	if c.PriorityGiven {
+		j.Priority = normal(c.Priority)
+	}
+	j.used(func(u *fsm.Uses) { u.Releases++ })
 	j.Client, j.Leased = "", 0
 	switch {
 	case m.passed(j.TTL):

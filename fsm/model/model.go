@@ -140,6 +140,11 @@ func (m *Model) carryOut(command fsm.Command) (result fsm.Result, changed bool) 
 		return result, m.resetClock(c)
 	case *fsm.PauseKey:
 		return m.pauseKey(c)
+	case *fsm.ReserveJob:
+		result = m.reserveJob(c)
+	case *fsm.Kick:
+		result = m.kick(c)
+		return result, result.Count > 0
 	case *fsm.PurgeKey:
 		result = m.purgeKey(c)
 		return result, result.Count > 0
@@ -313,7 +318,7 @@ func byUntil(a, b *job) int {
 
 // byRank is the order in which ready jobs leave.
 func byRank(a, b *job) int {
-	return cmp.Or(cmp.Compare(a.Priority, b.Priority), byDue(a, b))
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), byListPlace(a, b))
 }
 
 // jobsBy returns the jobs that match, in the given order.

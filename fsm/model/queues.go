@@ -24,7 +24,7 @@ func (m *Model) redrive(c *fsm.Redrive) fsm.Result {
 	if len(c.IDs) > 0 {
 		return result
 	}
-	for _, j := range atMost(q.jobsBy(byDue, in(fsm.Dead)), step(c.Max)) {
+	for _, j := range atMost(q.jobsBy(byListPlace, in(fsm.Dead)), step(c.Max)) {
 		m.revive(q, j)
 		result.Count++
 	}
@@ -73,7 +73,7 @@ func (q *queue) jobsInStates(states fsm.StateSet) []*job {
 	for _, group := range []struct {
 		state fsm.State
 		order order
-	}{{fsm.Delayed, byDue}, {fsm.Ready, byRank}, {fsm.Reserved, byUntil}, {fsm.Dead, byDue}} {
+	}{{fsm.Delayed, byDue}, {fsm.Ready, byRank}, {fsm.Reserved, byUntil}, {fsm.Dead, byListPlace}} {
 		if states.Has(group.state) {
 			jobs = append(jobs, q.jobsBy(group.order, in(group.state))...)
 		}

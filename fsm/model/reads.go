@@ -35,6 +35,9 @@ func (m *Model) at(q *queue, j *job, now fsm.Time) (fsm.Job, bool) {
 	}
 	left := alone.jobs[0].Job
 	left.Serial = j.Serial // one that follows has none yet
+	if left.State == fsm.Dead && left.FIFO && j.State != fsm.Dead {
+		left.Fence = j.Fence // nor has one that dies
+	}
 	return left, true
 }
 
@@ -57,6 +60,27 @@ func (m *Model) Queue(name string, now fsm.Time) (fsm.Queue, bool) {
 	return m.view(q, now), true
 }
 
+// oldest returns the due time of the job that counts as ready longest, of jobs in their order. Of the READY
+// jobs the first one of each priority counts, with a key and without.
+func oldest(jobs []*job) (due fsm.Time) {
+	type class struct {
+		keyed    bool
+		priority int64
+	}
+	passed := map[class]bool{}
+	for _, j := range jobs {
+		of := class{j.Key != "", j.Priority}
+		if j.State == fsm.Ready && passed[of] {
+			continue
+		}
+		passed[of] = passed[of] || j.State == fsm.Ready
+		if due == 0 || j.Due < due {
+			due = j.Due
+		}
+	}
+	return due
+}
+
 func (m *Model) view(q *queue, now fsm.Time) fsm.Queue {
 	v := fsm.Queue{
 		Name: q.Name, Partition: q.Partition, Partitions: q.Partitions, Version: q.Version, Settings: q.Settings.Clone(),
@@ -64,9 +88,8 @@ func (m *Model) view(q *queue, now fsm.Time) fsm.Queue {
 		Tombstones: uint64(len(m.tombstonesOf(q))),
 	}
 	isReady := func(j *job) bool { return j.State == fsm.Ready || j.State == fsm.Delayed && j.Due <= now }
-	if jobs := q.jobsBy(byDue, isReady); len(jobs) > 0 {
-		v.OldestReady = jobs[0].Due
-	}
+	v.OldestReady = oldest(q.jobsBy(byRank, isReady))
+	v.Urgent = uint64(len(q.jobsBy(byRank, func(j *job) bool { return j.State == fsm.Ready && j.Priority < 1024 })))
 	if jobs := q.jobsBy(byDue, func(j *job) bool { return j.State == fsm.Delayed && j.Due > now }); len(jobs) > 0 {
 		v.NextDue = jobs[0].Due
 	}
@@ -141,13 +164,14 @@ func (m *Model) List(query *fsm.ListQuery, now fsm.Time) (jobs []fsm.Job, more b
 	var matching []*job
 	for _, stored := range q.jobs {
 		j, held := m.at(q, stored, now)
-		after := j.Due > query.After.Due || j.Due == query.After.Due && j.Serial > query.After.Serial
-		before := query.DueBefore == 0 || j.Due < query.DueBefore
-		if held && j.State == query.State && j.Due >= query.DueAfter && before && after {
+		due, serial := (&job{Job: j}).place()
+		after := due > query.After.Due || due == query.After.Due && serial > query.After.Serial
+		before := query.DueBefore == 0 || due < query.DueBefore
+		if held && j.State == query.State && due >= query.DueAfter && before && after {
 			matching = append(matching, &job{Job: j})
 		}
 	}
-	slices.SortFunc(matching, byDue)
+	slices.SortFunc(matching, byListPlace)
 	for _, j := range atMost(matching, query.Max) {
 		jobs = append(jobs, j.Job)
 	}

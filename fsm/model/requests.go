@@ -67,7 +67,7 @@ func replayed(results []fsm.Result) []fsm.Result {
 }
 
 func isLoneReserve(r *fsm.Request) bool {
-	return len(r.Commands) == 1 && r.Commands[0].Kind() == fsm.KindReserve
+	return len(r.Commands) == 1 && (r.Commands[0].Kind() == fsm.KindReserve || r.Commands[0].Kind() == fsm.KindReserveJob)
 }
 
 // live returns those of the grants whose leases are still held.

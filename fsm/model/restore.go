@@ -75,7 +75,8 @@ func (m *Model) importRecord(r *fsm.BackupRecord) bool {
 		q := m.queue(v.Queue)
 		keyed := v.Key != "" || v.Version != 0 || v.Place != 0 || v.Next != nil
 		if q == nil || !v.State.Held() || max(v.Serial, v.Fence, v.Place) > m.Serial || q.bySerial(v.Serial) != nil ||
-			!v.Generated && m.taken(q, v.ID, v.Key) || keyed && m.format < fsm.KeysFormat {
+			!v.Generated && m.taken(q, v.ID, v.Key) || keyed && m.format < fsm.KeysFormat ||
+			fifoNeeded(&v) && m.format < fsm.FIFOFormat {
 			return false
 		}
 		hadLease, wasDead := v.Fence != 0, v.Fence != 0 || v.Died != 0
@@ -87,6 +88,10 @@ func (m *Model) importRecord(r *fsm.BackupRecord) bool {
 		j.Partition = q.Partition
 		if v.Generated {
 			j.ID = fsm.FormatID(q.Partition, v.Serial)
+		}
+		alike := func(other *job) bool { return other.State == fsm.Dead && byListPlace(other, j) == 0 }
+		if j.State == fsm.Dead && slices.ContainsFunc(q.jobs, alike) {
+			return false
 		}
 		q.jobs = append(q.jobs, j)
 		m.changed(q, j.Key)

@@ -104,6 +104,7 @@ const versionsOfPartition = 1 << 48
 func (m *Model) giveContent(s *fsm.Schedule, c *fsm.PutSchedule) {
 	ruleStays := s.ZoneData == c.ZoneData && sameSpec(s.Spec, c.Spec)
 	s.Spec, s.Policy, s.Job, s.Changed = c.Spec, c.Policy, c.Job, m.Clock
+	s.Job.Priority = normal(s.Job.Priority)
 	wrong := c.NextAfter > m.Clock.Add(fsm.CallerAheadMax)
 	came := func(t fsm.Time) bool { return m.passed(t) || !wrong && t <= c.NextAfter }
 	switch {

@@ -44,6 +44,7 @@ func (m *Model) settleEach(q *queue, o order, match func(*job) bool, f func(*job
 func (m *Model) lapse(q *queue, j *job) {
 	q.Counters.Lapsed++
 	m.failed(j, fsm.Attempt{Ended: j.Until, Lapsed: true})
+	j.used(func(u *fsm.Uses) { u.Lapses++ })
 	if !m.fail(q, j, false) {
 		j.State, j.Due = fsm.Ready, j.Until
 		m.changed(q, j.Key)
@@ -183,6 +184,9 @@ func (m *Model) die(q *queue, j *job) {
 		q.Counters.Purged++
 		m.endJob(q, j, fsm.Dead)
 		return
+	}
+	if j.FIFO {
+		j.Fence = m.nextSerial()
 	}
 	j.State, j.Died = fsm.Dead, m.Clock
 	m.changed(q, j.Key)

@@ -58,6 +58,14 @@ func Settle(v *fsm.Job, r *fsm.QueueRecord, format fsm.Format, now fsm.Time) boo
 		if format >= AttemptsFormat {
 			lapse(v)
 		}
+		if v.FIFO {
+			uses := fsm.Uses{}
+			if v.Uses != nil {
+				uses = *v.Uses
+			}
+			uses.Lapses++
+			v.Uses = &uses
+		}
 		if limit := AttemptsMax(v, &r.Settings); limit > 0 && v.Attempt >= limit {
 			if v.Next != nil {
 				return succeed(v, r, format, now)

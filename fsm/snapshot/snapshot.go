@@ -169,7 +169,7 @@ func (s *Snapshot) fields(j *store.Slot, b store.Payload) (f codec.HeldFields) {
 	if j.HasLease() {
 		l := s.records.Lease(j)
 		f.Leased, f.Client, f.Attempts = l.Leased, string(s.records.Client(l)), s.records.Note(l).Attempts
-		f.Place, f.Next = s.records.Place(l), s.records.Next(l)
+		f.Place, f.Next, f.Uses = s.records.Place(l), s.records.Next(l), s.records.Uses(l)
 	}
 	return f
 }

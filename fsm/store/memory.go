@@ -16,7 +16,7 @@ const (
 	answerBytes   = 40
 	recordBytes   = 408 // of a QueueRecord
 	keyBytes      = 24
-	moreBytes     = 16
+	moreBytes     = 40
 	groupBytes    = 44
 	memoryBytes   = 48
 	linkBytes     = 12

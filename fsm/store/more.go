@@ -9,6 +9,7 @@ import (
 type more struct {
 	next  blobRef // a uvarint length and the encoded successor; 0 if there is none
 	place uint64  // see fsm.Job
+	uses  fsm.Uses
 }
 
 // Next returns the encoded successor of the job of a lease, nil if there is none. It aliases the

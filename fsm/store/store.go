@@ -184,6 +184,9 @@ func (s *Store) AddHeld(queue uint32, v *codec.HeldJob) uint32 {
 		}
 		s.SetClient(s.EditLease(index), v.Client, 0)
 		s.SetPlace(index, v.Place)
+		if v.Uses != nil {
+			s.SetUses(index, *v.Uses)
+		}
 		s.SetNext(index, v.Next)
 		s.SetNote(index, &Note{LastError: []byte(v.LastError), Attempts: codec.AppendAttempts(nil, v.Attempts)})
 	}

@@ -25,12 +25,12 @@ func leaseBugs() []Bug {
 			What:   "a job that is handed out for the first time stays among the ready ones until it is handed out again",
 			Claims: []string{"I17"}, Workloads: []string{"puts", "deaths"},
 			Edits: []Edit{
-				after("fsm/machine/jobs.go", `j.q.leases.Remove(j.index)`,
+				after("fsm/machine/jobs.go", `r.Counts.Reserved--`,
 					`if m.leaseOf(j).Attempt == 1 && planted("granted-twice") {
-			j.q.ready.Remove(j.index)
+			j.q.Ready.Remove(j.index)
 		}`),
-				after("fsm/machine/lease.go", `m.set(j, fsm.Reserved, s.Due)`, `if l.Attempt == 1 && planted("granted-twice") {
-		j.q.ready.Insert(j.index)
+				after("fsm/machine/lease.go", `m.set(j, fsm.Reserved, due)`, `if l.Attempt == 1 && planted("granted-twice") {
+		j.q.Ready.Insert(j.index)
 	}`),
 			},
 		},

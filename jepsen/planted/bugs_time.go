@@ -19,7 +19,7 @@ func timeBugs() []Bug {
 				{
 					"fsm/machine/settle.go", `if !ok || k.At > m.scalars.Clock {`,
 					`horizon := m.scalars.Clock
-		if planted("early-grant") && order == &q.delayed {
+		if planted("early-grant") && order == &q.Delayed {
 			horizon += fsm.Minute / 300
 		}
 		if !ok || k.At > horizon {`,
@@ -87,12 +87,12 @@ func orderBugs() []Bug {
 			Name: "map-order", What: "the order of a Go map decides which of several jobs that are due at one time is handed " +
 				"out (coolbeans)",
 			Claims: []string{"I25"}, Workloads: []string{"herd"},
-			Edits: []Edit{after("fsm/machine/keyed.go", `k, _ := q.ready.Min()`, `if k.Index != 0 && planted("map-order") {
+			Edits: []Edit{after("fsm/machine/keyed.go", `k, _ := q.Ready.Min()`, `if k.Index != 0 && planted("map-order") {
 			same := map[uint32]bool{}
 			for other, more := k, true; more && other.At == k.At && other.Rank == k.Rank && len(same) < 64; {
 				same[other.Index] = true
 				other.Serial++
-				other, more = q.ready.From(other)
+				other, more = q.Ready.From(other)
 			}
 			for index := range same {
 				k.Index = index

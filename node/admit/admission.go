@@ -214,7 +214,7 @@ const (
 // none. Time is not considered.
 func Freed(c fsm.Command) string {
 	switch c.Kind() {
-	case fsm.KindReserve, fsm.KindExtend, fsm.KindOpen, fsm.KindDeleteQueue:
+	case fsm.KindReserve, fsm.KindReserveJob, fsm.KindExtend, fsm.KindOpen, fsm.KindDeleteQueue:
 		return ""
 	default: // an Ack, for example, frees room below maxInFlight
 		return fsm.QueueOf(c)

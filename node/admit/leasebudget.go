@@ -40,8 +40,11 @@ func (a *Admission) boundLeases(req *fsm.Request) (*fsm.Request, error) {
 	}
 	wanted := int64(0)
 	for _, c := range req.Commands {
-		if r, ok := c.(*fsm.Reserve); ok {
+		switch r := c.(type) {
+		case *fsm.Reserve:
 			wanted += int64(r.Max)
+		case *fsm.ReserveJob:
+			wanted++
 		}
 	}
 	if wanted == 0 {

@@ -61,6 +61,8 @@ func (q *Quotas) demand(req *fsm.Request) (all map[string]Amounts) {
 			for _, queue := range c.Queues {
 				add(queue, Amounts{LeasesLimit: uint64(max(c.Max, 1))})
 			}
+		case *fsm.ReserveJob:
+			add(c.Queue, Amounts{LeasesLimit: 1})
 		}
 	}
 	for _, f := range q.view.firings(req) {

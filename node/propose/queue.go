@@ -352,6 +352,8 @@ func requestCost(req *fsm.Request) (cost uint64) {
 			cost += uint64(max(c.Max, 1))
 		case *fsm.Purge, *fsm.PurgeKey, *fsm.Redrive, *fsm.DeleteQueue, *fsm.Expire:
 			cost += fsm.StepMax
+		case *fsm.Kick:
+			cost += kickCost(c)
 		case *fsm.RunSchedule:
 			cost += uint64(len(c.Times)) + 1
 		case *fsm.Import:
@@ -361,6 +363,18 @@ func requestCost(req *fsm.Request) (cost uint64) {
 		}
 	}
 	return cost
+}
+
+// kickCost is the cost of a Kick: how many jobs it may touch.
+func kickCost(c *fsm.Kick) uint64 {
+	switch {
+	case c.Serial != 0:
+		return 1
+	case c.Max == 0:
+		return fsm.StepMax
+	default:
+		return uint64(min(c.Max, fsm.StepMax))
+	}
 }
 
 func (p *Queue) take() []*Proposal {

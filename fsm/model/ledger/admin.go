@@ -266,6 +266,7 @@ func (b *Shard) adoptJob(q *Queue, j *fsm.Job) {
 	a.Created, a.FirstDue, a.TTL, a.fence, a.Until, a.length = j.Created, j.FirstDue, j.TTL, j.Fence, j.Until, j.LeaseTTR
 	a.attempt, a.redrives, a.lastError, a.left = j.Attempt, j.Redrives, j.LastError, b.clock
 	a.Version, a.place, a.next, a.died = j.Version, j.Place, nil, j.Died
+	a.reprioritize(true, j.Priority)
 	if n := j.Next; n != nil {
 		put := putOf(&n.Job)
 		put.Queue, put.ID, put.Key = q.Name, a.ID, a.Put.Key
@@ -280,8 +281,8 @@ func (b *Shard) adoptJob(q *Queue, j *fsm.Job) {
 // putOf is the put of a job as far as the job tells. What it was put with is not told, so that
 // repeats of it cannot be judged.
 func putOf(j *fsm.Job) *fsm.Put {
-	p := &fsm.Put{Queue: j.Queue, Key: j.Key, Given: j.Given, TTR: j.TTR, Priority: j.Priority, MaxAttempts: j.MaxAttempts,
-		Body: append([]byte(nil), j.Body...)}
+	p := &fsm.Put{Queue: j.Queue, Key: j.Key, Given: j.Given, TTR: j.TTR, Priority: j.Priority, FIFO: j.FIFO,
+		MaxAttempts: j.MaxAttempts, Body: append([]byte(nil), j.Body...)}
 	if !j.Generated {
 		p.ID = j.ID
 	}

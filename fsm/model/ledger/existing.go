@@ -127,7 +127,7 @@ func (b *Shard) replace(a *Job, c *fsm.Put, r *fsm.Result) {
 	q.counts.Bytes += bytesOf(c) - before
 	due := b.dueOf(c, a.Created)
 	a.Version, a.Put, a.bytes, a.FirstDue, a.TTL, a.next = a.newest()+1, c, bytesOf(c), due, b.ttlOf(c), nil
-	a.attempt, a.left, a.Adopted = 0, b.clock, false
+	a.attempt, a.left, a.Adopted, a.reprioritized = 0, b.clock, false, false
 	b.set(a, b.stateAt(due), due)
 	b.count("jobs replaced", 1)
 	if !r.Replaced || r.Created || r.Serial != a.Serial || r.Due != due || r.State != a.State {

@@ -66,7 +66,8 @@ func (q *Queue) keyOf(name string) *key {
 func (k *key) join(a *Job) {
 	switch a.State {
 	case fsm.Ready:
-		k.ready.push(agendaEntry{priority: a.Priority(), at: a.Due, serial: a.Serial, account: a, version: a.version})
+		at, serial := a.position()
+		k.ready.push(agendaEntry{priority: a.Priority(), at: at, serial: serial, account: a, version: a.version})
 		fallthrough
 	case fsm.Delayed:
 		place := fsm.Time(cmp.Or(a.place, a.Serial)) //nolint:gosec // serials are small
@@ -228,8 +229,9 @@ func (q *Queue) keysIf(match func(*key) bool) (keys []*key) {
 
 // compare is the order in which READY jobs leave.
 func (a *Job) compare(other *Job) int {
-	return cmp.Or(cmp.Compare(a.Priority(), other.Priority()), cmp.Compare(a.Due, other.Due),
-		cmp.Compare(a.Serial, other.Serial))
+	at, serial := a.position()
+	otherAt, otherSerial := other.position()
+	return cmp.Or(cmp.Compare(a.Priority(), other.Priority()), cmp.Compare(at, otherAt), cmp.Compare(serial, otherSerial))
 }
 
 // first returns the READY job that leaves a queue next, nil if there is none that may. In a queue whose
@@ -289,7 +291,7 @@ func (b *Shard) judgeKey(a *Job, g *fsm.Grant) {
 		b.violated(keyLimit, "job %d of %s was granted at %d, whose key %q has a token at %d", g.Serial, q.Name, b.clock,
 			k.name, at)
 	}
-	if !q.Settings.Keys.Ordered {
+	if !q.Settings.Keys.Ordered || b.oneJob() {
 		return
 	}
 	b.look(keyOrder)

@@ -80,6 +80,7 @@ func (b *Shard) nack(c *fsm.Nack, r *fsm.Result) {
 	a.Queue.counters.Nacked++
 	a.lift()
 	a.why, a.left = nacked, b.clock
+	a.reprioritize(c.PriorityGiven, c.Priority)
 	if c.Error != "" {
 		a.lastError = c.Error
 	}
@@ -120,6 +121,7 @@ func (b *Shard) release(c *fsm.Release, r *fsm.Result) {
 	a.Queue.counters.Released++
 	a.lift()
 	a.why, a.left = released, b.clock
+	a.reprioritize(c.PriorityGiven, c.Priority)
 	a.attempt--
 	switch {
 	case b.overTTL(a):

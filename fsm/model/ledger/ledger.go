@@ -37,6 +37,9 @@ type Job struct {
 	attempt   uint32
 	redrives  uint32
 	lastError string
+	// priority replaces that of the put once reprioritized.
+	reprioritized bool
+	priority      int64
 	// died is when it was last DEAD, 0 if it never was.
 	died fsm.Time
 	// why is how its last lease ended; unended while it runs.
@@ -236,6 +239,10 @@ func (b *Shard) command(c *Command) {
 		b.pauseKey(k, r)
 	case *fsm.PurgeKey:
 		b.purgeKey(k, r)
+	case *fsm.Kick:
+		b.kick(k, r)
+	case *fsm.ReserveJob:
+		b.reserveJob(k, r)
 	case *fsm.PutSchedule, *fsm.DeleteSchedule, *fsm.PauseSchedules, *fsm.Fire, *fsm.RunSchedule:
 		b.onSchedule(k, r)
 	default: // Import and ResetClock: see Adopt
@@ -382,7 +389,8 @@ func (b *Shard) set(a *Job, state fsm.State, due fsm.Time) {
 
 // enlist puts a held job into the orders of its state.
 func (q *Queue) enlist(a *Job) {
-	t := agendaEntry{at: a.Due, serial: a.Serial, account: a, version: a.version}
+	t := agendaEntry{account: a, version: a.version}
+	t.at, t.serial = a.position()
 	switch a.State {
 	case fsm.Delayed:
 		q.delayed.push(t)
@@ -431,11 +439,6 @@ func (a *Job) WasCancelled() bool { return a.why == cancelled }
 
 // WasFollowed reports whether a job that had no attempt left ended because another one follows it.
 func (a *Job) WasFollowed() bool { return a.why == followed }
-
-// Priority returns the priority of the job.
-func (a *Job) Priority() int64 {
-	return a.Put.Priority // 0 if it was not given
-}
 
 // over notes that a job is under no lease any more.
 func (b *Shard) over(a *Job) {

@@ -177,7 +177,7 @@ func bytesOf(c *fsm.Put) uint64 {
 // SameContent reports whether two puts ask for the same.
 func SameContent(x, y *fsm.Put) bool {
 	return x.Given == y.Given && x.Delay == y.Delay && x.DueAt == y.DueAt && x.TTR == y.TTR && x.TTL == y.TTL &&
-		x.Priority == y.Priority &&
+		fsm.RankOf(x.Priority) == fsm.RankOf(y.Priority) && x.FIFO == y.FIFO &&
 		x.MaxAttempts == y.MaxAttempts && slices.Equal(x.RetryDelays, y.RetryDelays) && slices.Equal(x.Headers, y.Headers) &&
 		bytes.Equal(x.Body, y.Body)
 }
@@ -222,8 +222,8 @@ func (b *Shard) replayed(c *Command) {
 		b.violated(36, "request %q was answered from memory, and did nothing before", c.Request.ID)
 		return
 	}
-	if reserve, ok := c.Command.(*fsm.Reserve); ok && len(c.Request.Commands) == 1 {
-		b.replayedGrants(reserve, c)
+	if c.Command.Kind().Reserves() && len(c.Request.Commands) == 1 {
+		b.replayedGrants(c)
 		return
 	}
 	at := int(first.Number) - positionOf(first) + positionOf(c)
@@ -253,7 +253,7 @@ func SameResult(x, y *fsm.Result) bool {
 		x.Due == y.Due && x.Until == y.Until && x.Count == y.Count && x.Wait == y.Wait && slices.Equal(x.Grants, y.Grants)
 }
 
-func (b *Shard) replayedGrants(_ *fsm.Reserve, c *Command) {
+func (b *Shard) replayedGrants(c *Command) {
 	for i := range c.Result.Grants {
 		g := &c.Result.Grants[i]
 		l := b.leases[g.Fence]

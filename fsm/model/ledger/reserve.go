@@ -42,7 +42,7 @@ func (b *Shard) reserve(c *fsm.Reserve, r *fsm.Result) {
 		} else {
 			b.violated(13, "job %d of %s was granted %s", g.Serial, g.Queue, outOfOrder(b.first(q), g))
 		}
-		b.grant(g, c)
+		b.grant(g, c.TTR)
 	}
 	if len(r.Grants) > 0 {
 		b.effect(nil)
@@ -99,7 +99,7 @@ func (b *Shard) reserveFrom(q *Queue, h *handout) {
 		if want != nil {
 			h.bytes += want.bytes
 		}
-		b.grant(g, h.Reserve)
+		b.grant(g, h.TTR)
 		h.grants = h.grants[1:]
 		h.granted++
 		h.full = h.granted >= int(h.Max)
@@ -140,7 +140,7 @@ func (b *Shard) next(q *Queue, h *handout) *Job {
 }
 
 // grant records one grant of the log, and says what is wrong with it.
-func (b *Shard) grant(g *fsm.Grant, c *fsm.Reserve) {
+func (b *Shard) grant(g *fsm.Grant, asked fsm.Duration) {
 	b.count("grants", 1)
 	b.look(2)
 	a := b.jobs[g.Serial]
@@ -154,10 +154,7 @@ func (b *Shard) grant(g *fsm.Grant, c *fsm.Reserve) {
 		b.violated(37, "job %d of %s (partition %d) was granted as one of %s (partition %d)", g.Serial, a.Queue.Name,
 			a.Queue.Partition, g.Queue, g.Partition)
 	}
-	ttr := c.TTR
-	if ttr == 0 {
-		ttr = lengthOf(a)
-	}
+	ttr := ttrOf(a, asked)
 	b.look(18)
 	if until := b.clock.After(ttr); g.Until != until {
 		b.violated(18, "job %d was leased until %d, should be until %d", g.Serial, g.Until, until)
@@ -189,7 +186,7 @@ func (b *Shard) judgeGrant(a *Job, g *fsm.Grant) {
 		b.violated(19, "job %d was granted, which was acked", g.Serial)
 	case a.State == fsm.Cancelled:
 		b.violated(23, "job %d was granted, which was cancelled or purged", g.Serial)
-	case a.State == fsm.Dead:
+	case a.State == fsm.Dead && !b.oneJob():
 		b.violated(22, "job %d was granted, which is dead after attempt %d", g.Serial, a.attempt)
 	case !a.State.Held():
 		b.violated(2, "job %d was granted, which had ended in state %d", g.Serial, a.State)
@@ -197,11 +194,12 @@ func (b *Shard) judgeGrant(a *Job, g *fsm.Grant) {
 		b.violated(17, "job %d was granted, which is leased with fence %d until %d, at %d", g.Serial, a.fence,
 			a.Until, b.clock)
 		b.violated(15, "job %d has two holders, with fences %d and %d", g.Serial, a.fence, g.Fence)
-	case a.State != fsm.Reserved && b.clock < a.Due:
+	case a.State != fsm.Reserved && b.clock < a.Due && !b.oneJob():
 		b.violated(8, "job %d was granted at %d, which is due at %d", g.Serial, b.clock, a.Due)
 	}
 	// The number of a queue may have been lowered since the last attempt failed.
-	if limit := a.Put.MaxAttempts; a.Put.Given.Has(fsm.GivenMaxAttempts) && limit > 0 && a.attempt >= limit {
+	if limit := a.Put.MaxAttempts; a.Put.Given.Has(fsm.GivenMaxAttempts) && limit > 0 && a.attempt >= limit &&
+		!b.oneJob() {
 		b.violated(22, "job %d was granted after %d of %d attempts", g.Serial, a.attempt, limit)
 	}
 	if g.Fence <= a.fence {

@@ -123,6 +123,7 @@ func (b *Shard) die(a *Job) {
 		return
 	}
 	a.died = b.clock
+	b.fenceDeath(a)
 	b.set(a, fsm.Dead, a.Due)
 	b.pauseOnDead(a)
 }
