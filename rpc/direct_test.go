@@ -133,7 +133,7 @@ func TestDirectAnswers(t *testing.T) {
 	}
 }
 
-// TestDirectJobs: jobs are put, reserved and acked directly, with compression and with a token.
+// TestDirectJobs: jobs are put, reserved, compressed and acked directly.
 func TestDirectJobs(t *testing.T) {
 	s := serve(t)
 	direct := directPort(t, s)
