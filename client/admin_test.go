@@ -277,7 +277,7 @@ func TestPutOptions(t *testing.T) {
 			&belfryv1.PutRequest{
 				Queue: "ns/orders", Body: body, Id: "order-42",
 				When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(90 * time.Second)},
-				Ttr:  durationpb.New(time.Minute), Priority: proto.Int32(-128), MaxAttempts: proto.Uint32(0),
+				Ttr:  durationpb.New(time.Minute), Priority: proto.Int64(-128), MaxAttempts: proto.Uint32(0),
 				RetryDelays: []*durationpb.Duration{durationpb.New(0), durationpb.New(time.Second)}, Ttl: durationpb.New(time.Hour),
 				Headers: map[string]string{"a": "1", "b": "2"}, Again: true,
 			},

@@ -39,7 +39,7 @@ var options = map[protoreflect.Name]func(t *rapid.T) PutOption{
 	},
 	"id":           func(t *rapid.T) PutOption { return ID(drawText(t, "id")) },
 	"ttr":          func(t *rapid.T) PutOption { return TTR(time.Duration(rapid.Int64().Draw(t, "ttr"))) },
-	"priority":     func(t *rapid.T) PutOption { return Priority(rapid.Int8().Draw(t, "priority")) },
+	"priority":     func(t *rapid.T) PutOption { return Priority(rapid.Int64Range(-128, 1<<32-1).Draw(t, "priority")) },
 	"max_attempts": func(t *rapid.T) PutOption { return MaxAttempts(rapid.Uint32().Draw(t, "max")) },
 	"retry_delays": func(t *rapid.T) PutOption {
 		var delays []time.Duration

@@ -60,7 +60,7 @@ type Job struct {
 	EndedAt        time.Time
 	AttemptUnknown bool
 	// Priority orders ready jobs; a lower one leaves first.
-	Priority int
+	Priority int64
 	// TTR is the length of the job's leases, unless the consumer asks for another.
 	TTR time.Duration
 	// RetryDelays are the delays after the first, second, … failed attempt; the last one repeats.
@@ -116,7 +116,7 @@ func jobOf(c *Client, j *belfryv1.Job, received time.Time) *Job {
 	job := &Job{
 		Queue: j.GetQueue(), ID: j.GetId(), Body: j.GetData(), BodyBytes: int(j.GetBodyBytes()), Headers: j.GetHeaders(),
 		State: values.StateOf(j.GetState()), Attempt: int(j.GetAttempt()), MaxAttempts: int(j.GetMaxAttempts()),
-		Lease: j.GetLease(), Fence: j.GetFence(), Priority: int(j.GetPriority()), TTR: j.GetTtr().AsDuration(),
+		Lease: j.GetLease(), Fence: j.GetFence(), Priority: j.GetPriority(), TTR: j.GetTtr().AsDuration(),
 		LastError: j.GetLastError(), AttemptUnknown: j.GetAttemptUnknown(), client: c, received: received,
 		LeaseUntil: values.TimeOf(j.GetLeaseUntil()), DueAt: values.TimeOf(j.GetDueAt()),
 		FirstDueAt: values.TimeOf(j.GetFirstDueAt()), CreatedAt: values.TimeOf(j.GetCreatedAt()),

@@ -63,9 +63,10 @@ func TTR(d time.Duration) PutOption {
 	return PutOption{func(r *belfryv1.PutRequest) { r.Ttr = durationpb.New(d) }}
 }
 
-// Priority orders ready jobs: -128 to 127, lower leaves first. Default 0.
-func Priority(p int8) PutOption {
-	return PutOption{func(r *belfryv1.PutRequest) { r.Priority = new(int32(p)) }}
+// Priority orders ready jobs: -128 to 4,294,967,295, lower leaves first. Default 0. Those from
+// 4,294,967,167 on count as the last one. Above 127, all nodes must run a version with format 5.
+func Priority(p int64) PutOption {
+	return PutOption{func(r *belfryv1.PutRequest) { r.Priority = &p }}
 }
 
 // MaxAttempts is how many failed attempts make the job dead: 0 to 1,000,000, 0 for no limit.

@@ -209,7 +209,7 @@ func decodeJobNumber(job *Job, f wire.Field) {
 	case 11:
 		job.State = values.StateOf(belfryv1.JobState(f.Value))
 	case 12:
-		job.Priority = int(int32(f.Value))
+		job.Priority = int64(f.Value) //nolint:gosec // as protobuf has it
 	case 14:
 		job.MaxAttempts = int(uint32(f.Value))
 	case 20:

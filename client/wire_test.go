@@ -55,7 +55,7 @@ func drawJob(t *rapid.T) *belfryv1.Job {
 		Lease: drawText(t, "lease"),
 		Fence: rapid.Uint64().Draw(t, "fence"), Attempt: rapid.Uint32().Draw(t, "attempt"), DueAt: maybe(t, "due", drawTime),
 		LeaseUntil: maybe(t, "until", drawTime), State: belfryv1.JobState(rapid.Int32Range(0, 9).Draw(t, "state")),
-		Priority: rapid.Int32Range(-128, 127).Draw(t, "priority"), Ttr: maybe(t, "ttr", drawDuration),
+		Priority: rapid.Int64Range(-128, 1<<32-1).Draw(t, "priority"), Ttr: maybe(t, "ttr", drawDuration),
 		MaxAttempts: rapid.Uint32().Draw(t, "max"), ExpiresAt: maybe(t, "expires", drawTime), LastError: drawText(t, "error"),
 		CreatedAt: maybe(t, "created", drawTime), FirstDueAt: maybe(t, "first", drawTime),
 		BodyBytes: rapid.Uint32().Draw(t, "bytes"), Key: drawText(t, "key"),

@@ -1,6 +1,9 @@
 package fsm
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // FIFOFormat is the format from which on priorities have 32 bits, jobs may keep their place in the
 // line, and single jobs can be kicked, reserved and read by their serials. The protocol of
@@ -137,3 +140,17 @@ func fifoField(c Command) string {
 
 // PutNeedsFIFO reports whether a put, or the job of a schedule, needs FIFOFormat.
 func PutNeedsFIFO(p *Put) bool { return p.FIFO || p.Given.Has(GivenPriority) && IsWide(p.Priority) }
+
+// ListPlace returns the place of a job in the list of its state: its due time and serial. A READY FIFO
+// job has the time of its put instead, and a DEAD one the time and the fence of its death. One whose death
+// is not settled yet has no such fence: the one of its last lease counts, or its serial.
+func (j *Job) ListPlace() Cursor {
+	switch {
+	case j.FIFO && j.State == Ready:
+		return Cursor{Due: j.Created, Serial: j.Serial}
+	case j.FIFO && j.State == Dead:
+		return Cursor{Due: j.Died, Serial: cmp.Or(j.Fence, j.Serial)}
+	default:
+		return Cursor{Due: j.Due, Serial: j.Serial}
+	}
+}

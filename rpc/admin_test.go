@@ -474,7 +474,7 @@ func TestGetQueueFigures(t *testing.T) {
 	due := time.Now().Add(time.Hour).Truncate(time.Millisecond)
 	for _, req := range []*belfryv1.PutRequest{
 		{Queue: "a", Id: "1", Body: &belfryv1.PutRequest_Text{Text: "12345"}, Headers: map[string]string{"k": "v"}},
-		{Queue: "a", Id: "2", Priority: proto.Int32(1)},
+		{Queue: "a", Id: "2", Priority: proto.Int64(1)},
 		{Queue: "a", Id: "3", When: &belfryv1.PutRequest_DueAt{DueAt: timestamppb.New(due)}},
 	} {
 		if _, err := q.Put(t.Context(), req); err != nil {

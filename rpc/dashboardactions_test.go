@@ -211,7 +211,8 @@ func TestDashboardPuts(t *testing.T) {
 		t.Errorf("a body of 1 MiB: %.2000s", after.body)
 	}
 	for _, tt := range []struct{ name, value, says string }{
-		{"due", "noon", "due: "}, {"due", "-5s", "delay: "}, {"priority", "200", "from -128 to 127"}, {"ttr", "0s", "ttr: "},
+		{"due", "noon", "due: "}, {"due", "-5s", "delay: "},
+		{"priority", "4294967296", "from -128 to 4294967295"}, {"ttr", "0s", "ttr: "},
 		{"id", "1-2", "id: "}, {"headers", "nocolon", "headers: "}, {"ttl", "0s", "ttl: "},
 		{"maxAttempts", "1000001", "maxAttempts: "}, {"retryDelays", "x", "retryDelays: "},
 	} {

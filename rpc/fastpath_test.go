@@ -178,7 +178,7 @@ func TestBytesInEveryProtocol(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := belfryv1connect.NewQueueServiceClient(http.DefaultClient, s.url, options...)
 			batch := &belfryv1.PutBatchRequest{Jobs: []*belfryv1.PutRequest{
-				{Queue: "orders", Body: &belfryv1.PutRequest_Data{Data: []byte{0xff, 0}}, Priority: proto.Int32(-3)},
+				{Queue: "orders", Body: &belfryv1.PutRequest_Data{Data: []byte{0xff, 0}}, Priority: proto.Int64(-3)},
 				{}, // refused: it names no queue
 				{Queue: "other", Body: &belfryv1.PutRequest_Text{Text: "zwei €"}},
 				{Queue: "orders", Ttr: durationpb.New(time.Minute)},

@@ -217,7 +217,7 @@ func TestBatchesStandAlone(t *testing.T) {
 		{Queue: "a", Id: "1"}, {Queue: "bad queue"}, {Queue: "b", Id: "2"}, {Queue: "c", Id: "3"},
 		{
 			Queue: "a", Id: "4", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(-1)},
-		}, {Queue: "a", Id: "1", Priority: new(int32)},
+		}, {Queue: "a", Id: "1", Priority: new(int64)},
 		{Queue: "a", RequestId: "x"},
 	}})
 	if err != nil || len(res.GetResults()) != 7 {

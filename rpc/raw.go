@@ -16,6 +16,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/auth"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/codec"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/spelling"
@@ -273,9 +274,8 @@ func putParameters(req *belfryv1.PutRequest) []parameter {
 		{"ttr", func(text string) (err error) { req.Ttr, err = queryDuration("ttr", text); return err }},
 		{"ttl", func(text string) (err error) { req.Ttl, err = queryDuration("ttl", text); return err }},
 		{"priority", func(text string) error {
-			n, err := queryNumber("priority", text, -128, 127)
-			p := int32(n)
-			req.Priority = &p
+			n, err := queryNumber("priority", text, check.PriorityMin, check.PriorityMax)
+			req.Priority = &n
 			return err
 		}},
 		{"maxAttempts", func(text string) error {

@@ -84,7 +84,7 @@ func TestRawRefusals(t *testing.T) {
 		{"POST", "/q/a?id=%ff", "x", nil, 400, "id: not valid UTF-8"},
 		{"POST", "/q/a?id=0-1", "x", nil, 400, "id: ids of the form"},
 		{"POST", "/q/a?dueAt=now", "x", nil, 400, "dueAt: want a time"},
-		{"POST", "/q/a?priority=200", "x", nil, 400, "priority: want a whole number from -128 to 127"},
+		{"POST", "/q/a?priority=4294967296", "x", nil, 400, "priority: want a whole number from -128 to 4294967295"},
 		{"POST", "/q/a?maxAttempts=-1", "x", nil, 400, "maxAttempts: want a whole number"},
 		{"POST", "/q/a?retryDelays=1s,x", "x", nil, 400, "retryDelays[1]: want a duration"},
 		{"POST", "/q/a?again=1", "x", nil, 400, "again: want true or false"},
@@ -164,7 +164,7 @@ func TestRawParameters(t *testing.T) {
 	if err != nil || requestID != "r" {
 		t.Fatalf("%q, %v", requestID, err)
 	}
-	priority, attempts := int32(-3), uint32(0)
+	priority, attempts := int64(-3), uint32(0)
 	want := &belfryv1.PutRequest{
 		Id: "a b", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(1800e9)}, Ttr: durationpb.New(5e9),
 		Ttl:      durationpb.New(86400e9),

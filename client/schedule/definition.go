@@ -123,8 +123,8 @@ type Job struct {
 	TTR time.Duration
 	// TTL is how long they may wait for a consumer, up to 100 years. 0 means no limit.
 	TTL time.Duration
-	// Priority orders ready jobs: lower leaves first. Nil means 0.
-	Priority *int8
+	// Priority orders ready jobs: -128 to 4,294,967,295, lower leaves first. Nil means 0.
+	Priority *int64
 	// MaxAttempts is how many failed attempts make a job dead: 0 to 1,000,000, 0 for no limit. Nil means
 	// the queue's.
 	MaxAttempts *int
@@ -192,7 +192,7 @@ func (j *Job) wire() (*belfryv1.PutRequest, *failure.Error) {
 		Ttl: optional(j.TTL), RetryDelays: values.Each(j.RetryDelays, durationpb.New),
 	}
 	if j.Priority != nil {
-		out.Priority = new(int32(*j.Priority))
+		out.Priority = new(*j.Priority)
 	}
 	if j.MaxAttempts != nil {
 		attempts, err := wireCount("MaxAttempts", *j.MaxAttempts)
@@ -235,7 +235,7 @@ func jobOf(j *belfryv1.ScheduleJob) Job {
 		out.Body = []byte(text)
 	}
 	if j.Priority != nil {
-		out.Priority = new(int8(j.GetPriority())) //nolint:gosec // the API has -128 to 127
+		out.Priority = new(j.GetPriority())
 	}
 	return out
 }

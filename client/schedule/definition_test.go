@@ -101,8 +101,8 @@ func sample(empty protoreflect.Value, field protoreflect.FieldDescriptor) protor
 		return protoreflect.ValueOf([]byte("y"))
 	case protoreflect.EnumKind:
 		return protoreflect.ValueOf(protoreflect.EnumNumber(2))
-	case protoreflect.Int32Kind:
-		return protoreflect.ValueOf(int32(-7))
+	case protoreflect.Int64Kind:
+		return protoreflect.ValueOf(int64(-7))
 	case protoreflect.Uint32Kind:
 		return protoreflect.ValueOf(uint32(7))
 	case protoreflect.Uint64Kind:

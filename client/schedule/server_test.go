@@ -32,7 +32,7 @@ func full() schedule.Definition {
 		},
 		Job: schedule.Job{
 			Body: []byte{0xff, 0}, Headers: map[string]string{"a": "1"}, Key: "k", TTR: time.Minute, TTL: time.Hour,
-			Priority: new(int8(0)), MaxAttempts: new(0), RetryDelays: []time.Duration{0, time.Second},
+			Priority: new(int64(0)), MaxAttempts: new(0), RetryDelays: []time.Duration{0, time.Second},
 		},
 	}
 }

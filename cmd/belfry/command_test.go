@@ -49,7 +49,7 @@ func TestCommands(t *testing.T) {
 
 // putCases are the commands that put jobs.
 func putCases() []commandCase {
-	priority, attempts := int32(-5), uint32(3)
+	priority, attempts := int64(-5), uint32(3)
 	return []commandCase{
 		{
 			name: "put with an empty body",

@@ -159,7 +159,7 @@ func (m *Machine) importJob(q *queue, v *codec.HeldJob) bool {
 		}
 	}
 	v.Queue = q.name
-	if v.State == fsm.Dead && q.HasDead(rule.ListPlace(&v.Job)) {
+	if v.State == fsm.Dead && q.HasDead(v.ListPlace()) {
 		return false
 	}
 	j := m.storeHeldJob(q, v)

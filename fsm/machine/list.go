@@ -3,7 +3,6 @@ package machine
 import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/listing"
-	"github.com/belfrydb/belfry/fsm/rule"
 	"github.com/belfrydb/belfry/fsm/store"
 )
 
@@ -52,7 +51,7 @@ func (m *Machine) answerSearch(query *fsm.SearchQuery, now fsm.Time) (r fsm.Read
 			r.More = true
 			break
 		}
-		r.Scanned, r.Last = r.Scanned+1, rule.ListPlace(&v)
+		r.Scanned, r.Last = r.Scanned+1, v.ListPlace()
 		bytes += uint64(len(v.Body))
 		if query.Match.Cause != "" {
 			bytes += causeCost * uint64(len(v.LastError))
@@ -71,7 +70,7 @@ func (m *Machine) answerSearch(query *fsm.SearchQuery, now fsm.Time) (r fsm.Read
 
 // isAt reports whether the place of a job in its list is that of a key.
 func isAt(v *fsm.Job, k store.Key) bool {
-	return rule.ListPlace(v) == fsm.Cursor{Due: k.At, Serial: k.Serial}
+	return v.ListPlace() == fsm.Cursor{Due: k.At, Serial: k.Serial}
 }
 
 // candidates returns jobs that may be in a list, at most most+1 of each order and priority.
@@ -79,7 +78,7 @@ func (m *Machine) candidates(q *queue, query *fsm.ListQuery, most int, now fsm.T
 	return q.Candidates(m.record(q), query, most, now, func(index uint32) (fsm.Cursor, bool) {
 		v := m.view(job{index, q})
 		held := m.at(q, &v, now)
-		return rule.ListPlace(&v), held
+		return v.ListPlace(), held
 	})
 }
 

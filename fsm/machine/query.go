@@ -74,7 +74,7 @@ func (m *Machine) answerList(q *fsm.ListQuery, now fsm.Time) fsm.Reading {
 	jobs, more := m.List(q, now)
 	last := fsm.Cursor{}
 	if len(jobs) > 0 {
-		last = rule.ListPlace(&jobs[len(jobs)-1])
+		last = jobs[len(jobs)-1].ListPlace()
 	}
 	for i := range jobs {
 		jobs[i].Body = nil

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/fsm/rule"
 )
 
 // read compares what readers see.
@@ -139,9 +138,9 @@ func (d *duel) readLists(queue string, now fsm.Time, plan *readPlan) error {
 				break
 			}
 			last := got[len(got)-1]
-			query.After = rule.ListPlace(&last)
+			query.After = last.ListPlace()
 			page := d.machine.Answer(query, now)
-			if n := len(page.Jobs); n > 0 && page.Last != rule.ListPlace(&page.Jobs[n-1]) {
+			if n := len(page.Jobs); n > 0 && page.Last != page.Jobs[n-1].ListPlace() {
 				return fmt.Errorf("a page ends at %+v", page.Last)
 			}
 		}
@@ -243,7 +242,7 @@ func (d *duel) readSearch(list *fsm.ListQuery, now fsm.Time, plan *readPlan) err
 func (d *duel) stored(queue string, found fsm.Job, now fsm.Time) fsm.Job {
 	j, _ := d.machine.Job(queue, found.ID, now)
 	if j.Serial != found.Serial { // of another key
-		place := rule.ListPlace(&found)
+		place := found.ListPlace()
 		list, _ := d.machine.List(&fsm.ListQuery{
 			Queue: queue, State: found.State, After: fsm.Cursor{Due: place.Due, Serial: place.Serial - 1}, Max: 1,
 		}, now)

@@ -225,7 +225,7 @@ func (q *Queue) FirstReadyAt(now fsm.Time, next uint32, ready func(job uint32) *
 
 // rankOf returns the key of a READY job among the others.
 func rankOf(v *fsm.Job) store.Key {
-	at := rule.ListPlace(v)
+	at := v.ListPlace()
 	return store.Key{Rank: fsm.RankOf(v.Priority), At: at.Due, Serial: at.Serial}
 }
 

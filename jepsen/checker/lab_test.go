@@ -282,7 +282,7 @@ func wireJob(j *fsm.Job) *belfryv1.Job {
 	out := &belfryv1.Job{
 		Queue: j.Queue, Id: j.ID, Fence: j.Fence, Attempt: j.Attempt, DueAt: ceiled(j.Due), FirstDueAt: ceiled(j.FirstDue),
 		CreatedAt: floored(j.Created),
-		ExpiresAt: floored(j.TTL), State: wire.StateOf(j.State), Priority: int32(j.Priority), Ttr: durationpb.New(j.TTR),
+		ExpiresAt: floored(j.TTL), State: wire.StateOf(j.State), Priority: j.Priority, Ttr: durationpb.New(j.TTR),
 		MaxAttempts: j.MaxAttempts,
 		LastError:   j.LastError, BodyBytes: j.BodyBytes, Key: j.Key, Version: max(1, j.Version),
 	}

@@ -267,7 +267,7 @@ func oddLimits() []oddity {
 				}
 				s.one("batch", s.putBatch(batch, answered))
 			}
-			first := int32(-5)
+			first := int64(-5)
 			s.wait(2 * time.Second)
 			s.one("put first", s.put(&belfryv1.PutRequest{Queue: "orders", Id: "first", Priority: &first}, answered))
 			for range 10 {

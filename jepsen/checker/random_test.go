@@ -63,7 +63,7 @@ func (c *crowd) newPut() *belfryv1.PutRequest {
 		req.RequestId = fmt.Sprintf("r%d", c.ids)
 	}
 	if c.one(3) {
-		p := int32(c.rng.IntN(3) - 1)
+		p := int64(c.rng.IntN(3) - 1)
 		req.Priority = &p
 	}
 	if c.one(4) {

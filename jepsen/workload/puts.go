@@ -42,7 +42,7 @@ func (c *Client) newPut(queue string) *belfryv1.PutRequest {
 		r.When = &belfryv1.PutRequest_Delay{Delay: durationpb.New(c.between(0, 3*time.Second))}
 	}
 	if c.oneIn(4) {
-		r.Priority = proto.Int32(int32(c.Rand.IntN(5) - 2))
+		r.Priority = proto.Int64(int64(c.Rand.IntN(5) - 2))
 	}
 	if c.oneIn(8) {
 		r.Headers = map[string]string{"trace": c.random(), "kind": "test"}
@@ -108,7 +108,7 @@ func herd() Workload {
 						batch.Jobs = append(batch.Jobs, &belfryv1.PutRequest{
 							Queue: queue, When: &belfryv1.PutRequest_DueAt{DueAt: due}, Body: &belfryv1.PutRequest_Data{Data: c.body(40)},
 							Ttr:      durationpb.New(5 * time.Second),
-							Priority: proto.Int32(int32(c.Rand.IntN(3) - 1)),
+							Priority: proto.Int64(int64(c.Rand.IntN(3) - 1)),
 						})
 					}
 					c.putBatch(ctx, batch)

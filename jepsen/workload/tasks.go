@@ -81,7 +81,7 @@ func (c *Client) newTaskJob(queue string) *belfryv1.PutRequest {
 		r.When = &belfryv1.PutRequest_Delay{Delay: durationpb.New(c.between(time.Second, 20*time.Second))}
 	}
 	if c.oneIn(4) {
-		r.Priority = proto.Int32(int32(c.Rand.IntN(3) - 1))
+		r.Priority = proto.Int64(int64(c.Rand.IntN(3) - 1))
 	}
 	return r
 }

@@ -112,7 +112,7 @@ func (r *leaseRelease) inShard(ctx context.Context, shard uint32, at *fsm.Cursor
 		case seen == len(page.Jobs) && !page.More:
 			*at = check.Through()
 		case seen > 0:
-			*at = fsm.Cursor{Due: page.Jobs[seen-1].Due, Serial: page.Jobs[seen-1].Serial}
+			*at = page.Jobs[seen-1].ListPlace()
 		}
 	}
 	if last != nil {

@@ -265,12 +265,18 @@ func (c *Request) attempts(field string, n uint32) uint32 {
 	return n
 }
 
+// PriorityMin and PriorityMax bound the priorities of jobs.
+const (
+	PriorityMin = fsm.PriorityMin
+	PriorityMax = fsm.PriorityMax
+)
+
 // priority checks a priority.
-func (c *Request) priority(field string, p int32) int64 {
-	if p < -128 || p > 127 {
-		c.Fail(fault.Invalid(field, "%d is out of range: -128 to 127", p))
+func (c *Request) priority(field string, p int64) int64 {
+	if p < PriorityMin || p > PriorityMax {
+		c.Fail(fault.Invalid(field, "%d is out of range: %d to %d", p, PriorityMin, uint32(PriorityMax)))
 	}
-	return int64(p)
+	return p
 }
 
 // headers checks and sorts a job's headers.

@@ -87,9 +87,10 @@ func TestBoundsAreInclusive(t *testing.T) {
 		{"ttr, most", &belfryv1.PutRequest{Ttr: span(24 * time.Hour)}, &belfryv1.PutRequest{Ttr: span(24*time.Hour + 1)},
 			false},
 		{"ttl, least", &belfryv1.PutRequest{Ttl: span(time.Millisecond)}, &belfryv1.PutRequest{Ttl: span(0)}, false},
-		{"priority, least", &belfryv1.PutRequest{Priority: ptr[int32](-128)},
-			&belfryv1.PutRequest{Priority: ptr[int32](-129)}, false},
-		{"priority, most", &belfryv1.PutRequest{Priority: ptr[int32](127)}, &belfryv1.PutRequest{Priority: ptr[int32](128)},
+		{"priority, least", &belfryv1.PutRequest{Priority: ptr[int64](-128)},
+			&belfryv1.PutRequest{Priority: ptr[int64](-129)}, false},
+		{"priority, most", &belfryv1.PutRequest{Priority: ptr[int64](1<<32 - 1)},
+			&belfryv1.PutRequest{Priority: ptr[int64](1 << 32)},
 			false},
 		{"maxAttempts, most", &belfryv1.PutRequest{MaxAttempts: ptr[uint32](1_000_000)},
 			&belfryv1.PutRequest{MaxAttempts: ptr[uint32](1_000_001)}, false},
@@ -121,7 +122,7 @@ func TestPutConversion(t *testing.T) {
 	size := c.Put(&belfryv1.PutRequest{
 		Queue: "ns/q", Id: "order-42", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(1500*time.Millisecond + 1)},
 		Ttr:      durationpb.New(time.Minute),
-		Priority: ptr[int32](-3), Body: &belfryv1.PutRequest_Text{Text: "body"}, Headers: map[string]string{
+		Priority: ptr[int64](-3), Body: &belfryv1.PutRequest_Text{Text: "body"}, Headers: map[string]string{
 			"z": "26", "a": "1", "m": "",
 		},
 		MaxAttempts: ptr[uint32](0), RetryDelays: []*durationpb.Duration{durationpb.New(0), durationpb.New(time.Hour)},

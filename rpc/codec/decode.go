@@ -211,6 +211,8 @@ func relaxValue(field protoreflect.FieldDescriptor, value json.RawMessage, path 
 		}
 	case protoreflect.Int32Kind:
 		return value, checkInteger(value, path, math.MinInt32, math.MaxInt32)
+	case protoreflect.Int64Kind:
+		return value, checkInteger(value, path, -1<<53, 1<<53)
 	case protoreflect.Uint32Kind:
 		return value, checkInteger(value, path, 0, math.MaxUint32)
 	case protoreflect.Uint64Kind:

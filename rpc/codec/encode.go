@@ -153,7 +153,7 @@ func appendValue(dst []byte, field protoreflect.FieldDescriptor, value protorefl
 		return append(dst, '"'), nil
 	case protoreflect.BoolKind:
 		return strconv.AppendBool(dst, value.Bool()), nil
-	case protoreflect.Int32Kind:
+	case protoreflect.Int32Kind, protoreflect.Int64Kind: // the contract's int64 fit into a float64
 		return strconv.AppendInt(dst, value.Int(), 10), nil
 	case protoreflect.Uint32Kind:
 		return strconv.AppendUint(dst, value.Uint(), 10), nil

@@ -142,6 +142,9 @@ func (q *plainReader) scalar(kind protoreflect.Kind) (v protoreflect.Value, ok b
 	case protoreflect.Int32Kind:
 		n, ok := q.number(31)
 		return protoreflect.ValueOfInt32(int32(n)), ok //nolint:gosec // of 31 bits
+	case protoreflect.Int64Kind:
+		n, ok := q.number(53)
+		return protoreflect.ValueOfInt64(int64(n)), ok //nolint:gosec // of 53 bits
 	case protoreflect.Uint32Kind:
 		n, ok := q.number(32)
 		return protoreflect.ValueOfUint32(uint32(n)), ok //nolint:gosec // of 32 bits

@@ -28,7 +28,7 @@ import (
 func fullPut() *belfryv1.PutRequest {
 	return &belfryv1.PutRequest{
 		Queue: "mail:orders", Id: "order-ä", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(90*time.Second + 1)},
-		Ttr: durationpb.New(time.Minute), Priority: proto.Int32(-3), Body: &belfryv1.PutRequest_Data{Data: []byte{0xff, 0}},
+		Ttr: durationpb.New(time.Minute), Priority: proto.Int64(-3), Body: &belfryv1.PutRequest_Data{Data: []byte{0xff, 0}},
 		Key: "customer-ü",
 	}
 }
@@ -49,7 +49,7 @@ func plainPuts() []*belfryv1.PutRequest {
 			When: &belfryv1.PutRequest_Delay{Delay: &durationpb.Duration{Seconds: -1, Nanos: -9}},
 		},
 		{
-			Queue: "orders", Id: "b", Priority: proto.Int32(0),
+			Queue: "orders", Id: "b", Priority: proto.Int64(0),
 			When: &belfryv1.PutRequest_DueAt{DueAt: &timestamppb.Timestamp{}},
 		},
 	}

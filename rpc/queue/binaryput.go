@@ -222,9 +222,9 @@ func (r *putReader) plain(data []byte, put *fsm.Put) (size int, ok bool) {
 		seen |= field
 		if tag == tagPriority {
 			n, w := binary.Uvarint(data[1:])
-			// as in generated code, the upper half is ignored
-			if priority := int32(n); w > 0 && priority >= -128 && priority <= 127 {
-				put.Priority, put.Given, data = int64(priority), put.Given|fsm.GivenPriority, data[1+w:]
+			priority := int64(n) //nolint:gosec // as protobuf has it
+			if w > 0 && priority >= fsm.PriorityMin && priority <= fsm.PriorityMax {
+				put.Priority, put.Given, data = priority, put.Given|fsm.GivenPriority, data[1+w:]
 				continue
 			}
 			return 0, false

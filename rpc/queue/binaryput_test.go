@@ -46,8 +46,8 @@ func wrongPuts() []*belfryv1.PutRequest {
 		{Queue: "orders", Body: &belfryv1.PutRequest_Data{Data: make([]byte, limits.BodyBytesMax)}},
 		{Queue: "orders", Body: &belfryv1.PutRequest_Text{Text: strings.Repeat("x", limits.BodyBytesMax+1)}},
 		{
-			Queue: "orders", Priority: proto.Int32(128),
-		}, {Queue: "orders", Priority: proto.Int32(127)}, {Queue: "orders", Priority: proto.Int32(-129)},
+			Queue: "orders", Priority: proto.Int64(1 << 32),
+		}, {Queue: "orders", Priority: proto.Int64(1<<32 - 1)}, {Queue: "orders", Priority: proto.Int64(-129)},
 		{
 			Queue: "orders", RequestId: "own",
 		}, {Queue: "orders", Again: true}, {Queue: "orders", MaxAttempts: proto.Uint32(limits.AttemptsMax + 1)},

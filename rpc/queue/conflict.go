@@ -113,7 +113,7 @@ func contentDifference(put *fsm.Put, job *fsm.Job) string {
 		same  bool
 	}{
 		{fsm.GivenTTR, "ttr", put.TTR == job.TTR},
-		{fsm.GivenPriority, "priority", put.Priority == job.Priority},
+		{fsm.GivenPriority, "priority", fsm.RankOf(put.Priority) == fsm.RankOf(job.Priority)},
 		{fsm.GivenMaxAttempts, "maxAttempts", put.MaxAttempts == job.MaxAttempts},
 		{fsm.GivenRetryDelays, "retryDelays", slices.Equal(put.RetryDelays, job.RetryDelays)},
 		{fsm.GivenTTL, "ttl", job.TTL == 0 || job.Created.After(put.TTL) == job.TTL}, // a redrive clears it

@@ -25,7 +25,7 @@ func TestGrantsOfSeveralQueuesAreCollected(t *testing.T) {
 	for _, put := range []*belfryv1.PutRequest{
 		{
 			Queue: queues[0], Body: text("first"), Headers: map[string]string{"k": "v"}, Ttl: durationpb.New(time.Hour),
-			Priority: proto.Int32(-3),
+			Priority: proto.Int64(-3),
 		},
 		{Queue: queues[0], Id: "gone"},
 		{

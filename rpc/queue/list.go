@@ -62,7 +62,7 @@ func (s *Service) List(ctx context.Context, req *belfryv1.ListRequest) (*belfryv
 	return out, nil
 }
 
-// mergePages returns the first most jobs of all pages in due order, and moves the cursors behind
+// mergePages returns the first most jobs of all pages in the order of lists, and moves the cursors behind
 // them. more is set if there are further jobs.
 func mergePages(pages []fsm.Reading, cursors []fsm.Cursor, most int) (jobs []fsm.Job, more bool) {
 	for len(jobs) < most {
@@ -71,7 +71,7 @@ func mergePages(pages []fsm.Reading, cursors []fsm.Cursor, most int) (jobs []fsm
 			if len(pages[i].Jobs) == 0 {
 				continue
 			}
-			if next < 0 || pages[i].Jobs[0].Due < pages[next].Jobs[0].Due {
+			if next < 0 || pages[i].Jobs[0].ListPlace().Due < pages[next].Jobs[0].ListPlace().Due {
 				next = i
 			}
 		}
@@ -80,7 +80,7 @@ func mergePages(pages []fsm.Reading, cursors []fsm.Cursor, most int) (jobs []fsm
 		}
 		job := pages[next].Jobs[0]
 		jobs = append(jobs, job)
-		cursors[next] = fsm.Cursor{Due: job.Due, Serial: job.Serial}
+		cursors[next] = job.ListPlace()
 		pages[next].Jobs = pages[next].Jobs[1:]
 	}
 	return jobs, slices.ContainsFunc(pages, func(p fsm.Reading) bool { return p.More || len(p.Jobs) > 0 })

@@ -221,7 +221,7 @@ func TestRepeatIsUnknownWhereTheCatalogIsOutOfReach(t *testing.T) {
 	if got, err := cut.Put(t.Context(), req); err != nil || got.GetId() != first.GetId() {
 		t.Errorf("the next repeat: %v, %v; the first attempt made %q", got, err, first.GetId())
 	}
-	other := &belfryv1.PutRequest{Queue: config.Name, RequestId: req.GetRequestId(), Priority: proto.Int32(1)}
+	other := &belfryv1.PutRequest{Queue: config.Name, RequestId: req.GetRequestId(), Priority: proto.Int64(1)}
 	_, err = cut.Put(t.Context(), other)
 	if f, _ := errors.AsType[*fault.Error](err); f == nil || f.Reason != belfryv1.Reason_REASON_INVALID {
 		t.Errorf("other content under the same id ended with %+v", f)

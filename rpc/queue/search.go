@@ -71,7 +71,7 @@ func (s *Service) search(ctx context.Context, from shardcall.Reader, shards []ui
 			place.Cursors[i] = check.Through()
 		}
 	}
-	slices.SortStableFunc(jobs, func(a, b fsm.Job) int { return cmp.Compare(a.Due, b.Due) })
+	slices.SortStableFunc(jobs, func(a, b fsm.Job) int { return cmp.Compare(a.ListPlace().Due, b.ListPlace().Due) })
 	out := &belfryv1.ListResponse{
 		Jobs: wire.AppendJobs([]*belfryv1.Job{}, jobs, readings...), Witnesses: witnesses, Searched: place.Searched,
 		Stale: from.Stale, AsOf: shardcall.AsOf(readings...),

@@ -162,7 +162,7 @@ func TestJobs(t *testing.T) {
 	}{
 		{nil, "", ""},
 		{&belfryv1.PutRequest{
-			Ttr: durationpb.New(time.Minute), Priority: new(int32(-3)), Body: &belfryv1.PutRequest_Data{Data: []byte{0xff}},
+			Ttr: durationpb.New(time.Minute), Priority: new(int64(-3)), Body: &belfryv1.PutRequest_Data{Data: []byte{0xff}},
 			Headers: map[string]string{"a": "b"}, MaxAttempts: new(uint32(3)), Ttl: durationpb.New(time.Hour), Key: "k",
 			RetryDelays: []*durationpb.Duration{durationpb.New(time.Second)},
 		}, "", ""},
@@ -174,7 +174,7 @@ func TestJobs(t *testing.T) {
 		{&belfryv1.PutRequest{Headers: map[string]string{fsm.HeaderSchedule: "x"}}, "job.headers", fsm.HeaderSchedule},
 		{&belfryv1.PutRequest{Key: strings.Repeat("k", 129)}, "job.key", "129 bytes; the limit is 128"},
 		{&belfryv1.PutRequest{Key: "\xff"}, "job.key", "not valid UTF-8"},
-		{&belfryv1.PutRequest{Priority: new(int32(128))}, "job.priority", "out of range: -128 to 127"},
+		{&belfryv1.PutRequest{Priority: new(int64(1 << 32))}, "job.priority", "out of range: -128 to 4294967295"},
 		{&belfryv1.PutRequest{Body: &belfryv1.PutRequest_Text{Text: strings.Repeat("x", 1<<20+1)}}, "job.text",
 			"the limit is 1048576"},
 	} {

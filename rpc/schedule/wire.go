@@ -79,7 +79,7 @@ func wireJob(v *fsm.Put) *belfryv1.ScheduleJob {
 		out.Ttr = durationpb.New(v.TTR)
 	}
 	if v.Given.Has(fsm.GivenPriority) {
-		out.Priority = proto.Int32(int32(v.Priority))
+		out.Priority = proto.Int64(v.Priority)
 	}
 	if v.Given.Has(fsm.GivenMaxAttempts) {
 		out.MaxAttempts = proto.Uint32(v.MaxAttempts)

@@ -102,7 +102,7 @@ func (v *visit) jobFacts(j *belfryv1.Job) g.Node {
 		v.timeFact("Lease since", j.LeaseSince), v.timeFact("Held until", j.LeaseUntil), markup.Fact("Fence", fence),
 	}
 	if j.EndedAt == nil {
-		rows = append(rows, markup.Fact("Priority", strconv.Itoa(int(j.Priority))), markup.Fact("Lease (TTR)",
+		rows = append(rows, markup.Fact("Priority", strconv.FormatInt(j.Priority, 10)), markup.Fact("Lease (TTR)",
 			format.Duration(j.Ttr)),
 			markup.Fact("Retry delays", delays(j.RetryDelays)))
 	}

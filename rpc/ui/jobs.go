@@ -138,7 +138,7 @@ func (page *jobsPage) table() g.Node {
 		return h.Tr(g.If(acts, h.Td(h.Input(h.Type("checkbox"), h.Name("job"),
 			h.Value(selection.Job{ID: j.Id, Key: j.Key}.String()), h.Aria("label", "choose "+payload.Visible(j.Id))))),
 			h.Th(h.Scope("row"), markup.IDLink(page.of.Queue, j.Id, j.Key)), h.Td(page.when(j.DueAt)),
-			markup.Number(format.Grouped(j.Attempt)), markup.Number(strconv.Itoa(int(j.Priority))),
+			markup.Number(format.Grouped(j.Attempt)), markup.Number(strconv.FormatInt(j.Priority, 10)),
 			markup.Number(format.Size(uint64(j.BodyBytes))), h.Td(h.Class("free"), g.Text(payload.Visible(j.LastError))))
 	}))
 	if !acts {

@@ -22,7 +22,7 @@ func (p *Pages) showPutForm(v *visit) (content, error) {
 				Help: "unique in the queue, at most 256 bytes; a second put of it makes no second job"}),
 			v.Row(inputs.Row{Label: "Headers", Name: "headers", Lines: "3",
 				Help: "one in each line, NAME: VALUE; at most 16 KiB"}),
-			v.Row(inputs.Row{Label: "Priority", Name: "priority", Help: "-128 to 127, lower leaves first",
+			v.Row(inputs.Row{Label: "Priority", Name: "priority", Help: "-128 to 4294967295, lower leaves first",
 				Attributes: []g.Node{h.Placeholder("0")}}),
 			v.Row(inputs.Row{Label: "Lease (TTR)", Name: "ttr", Help: "1ms to 24h", Attributes: ofQueue()}),
 			v.Row(inputs.Row{Label: "Attempts", Name: "maxAttempts", Help: "failed attempts until it is dead; 0 for no limit",

@@ -67,7 +67,7 @@ func (s *jobSlot) fill(job *fsm.Job) *belfryv1.Job {
 	out.Queue, out.Id, out.Fence, out.Attempt = job.Queue, job.ID, job.Fence, job.Attempt
 	out.DueAt, out.FirstDueAt = ceilTimeIn(&s.due, job.Due), ceilTimeIn(&s.first, job.FirstDue)
 	out.CreatedAt, out.ExpiresAt = floorTimeIn(&s.created, job.Created), floorTimeIn(&s.end, job.TTL)
-	out.State, out.Priority = State(job.State), int32(job.Priority)
+	out.State, out.Priority = State(job.State), job.Priority
 	s.ttr.Seconds, s.ttr.Nanos = int64(job.TTR/time.Second), int32(job.TTR%time.Second)
 	out.Ttr, out.MaxAttempts, out.RetryDelays = &s.ttr, job.MaxAttempts, Durations(job.RetryDelays)
 	out.LastError, out.BodyBytes = job.LastError, job.BodyBytes

@@ -45,7 +45,7 @@ func drawPut(t *rapid.T) *belfryv1.PutRequest {
 	case 1:
 		put.Ttr = durationpb.New(0)
 	case 2:
-		put.Priority = new(rapid.Int32().Draw(t, "priority"))
+		put.Priority = new(rapid.Int64().Draw(t, "priority"))
 	case 3:
 		put.Headers = map[string]string{"k": "v"}
 	case 4:

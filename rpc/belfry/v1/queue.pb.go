@@ -41,8 +41,9 @@ type PutRequest struct {
 	When isPutRequest_When `protobuf_oneof:"when"`
 	// The length of its leases: 1 ms to 24 h. Not set: the queue's.
 	Ttr *durationpb.Duration `protobuf:"bytes,5,opt,name=ttr,proto3" json:"ttr,omitempty"`
-	// -128 to 127, lower leaves first. Default 0.
-	Priority *int32 `protobuf:"varint,6,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
+	// -128 to 4294967295, lower leaves first. Default 0. In JSON it is a number. Those from 4294967167 on
+	// count as 4294967295. Above 127, all nodes must run a version with format 5.
+	Priority *int64 `protobuf:"varint,6,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
 	// The body, at most 1 MiB. Not set: empty.
 	//
 	// Types that are valid to be assigned to Body:
@@ -153,7 +154,7 @@ func (x *PutRequest) GetTtr() *durationpb.Duration {
 	return nil
 }
 
-func (x *PutRequest) GetPriority() int32 {
+func (x *PutRequest) GetPriority() int64 {
 	if x != nil && x.Priority != nil {
 		return *x.Priority
 	}
@@ -2740,7 +2741,7 @@ const file_belfry_v1_queue_proto_rawDesc = "" +
 	"\x05delay\x18\x03 \x01(\v2\x19.google.protobuf.DurationH\x00R\x05delay\x123\n" +
 	"\x06due_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampH\x00R\x05dueAt\x12+\n" +
 	"\x03ttr\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttr\x12\x1f\n" +
-	"\bpriority\x18\x06 \x01(\x05H\x02R\bpriority\x88\x01\x01\x12\x14\n" +
+	"\bpriority\x18\x06 \x01(\x03H\x02R\bpriority\x88\x01\x01\x12\x14\n" +
 	"\x04text\x18\a \x01(\tH\x01R\x04text\x12\x14\n" +
 	"\x04data\x18\b \x01(\fH\x01R\x04data\x12<\n" +
 	"\aheaders\x18\t \x03(\v2\".belfry.v1.PutRequest.HeadersEntryR\aheaders\x12&\n" +

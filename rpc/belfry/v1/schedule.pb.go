@@ -567,7 +567,7 @@ type ScheduleJob struct {
 	// The length of their leases. Not set: the queue's.
 	Ttr *durationpb.Duration `protobuf:"bytes,5,opt,name=ttr,proto3" json:"ttr,omitempty"`
 	// The priority.
-	Priority *int32 `protobuf:"varint,6,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
+	Priority *int64 `protobuf:"varint,6,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
 	// The body: `text` if it is valid UTF-8, else `data`. Not set in ListSchedules.
 	//
 	// Types that are valid to be assigned to Body:
@@ -626,7 +626,7 @@ func (x *ScheduleJob) GetTtr() *durationpb.Duration {
 	return nil
 }
 
-func (x *ScheduleJob) GetPriority() int32 {
+func (x *ScheduleJob) GetPriority() int64 {
 	if x != nil && x.Priority != nil {
 		return *x.Priority
 	}
@@ -2478,7 +2478,7 @@ const file_belfry_v1_schedule_proto_rawDesc = "" +
 	"\x05count\x18\x04 \x01(\x04R\x05count\"\xcd\x03\n" +
 	"\vScheduleJob\x12+\n" +
 	"\x03ttr\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttr\x12\x1f\n" +
-	"\bpriority\x18\x06 \x01(\x05H\x01R\bpriority\x88\x01\x01\x12\x14\n" +
+	"\bpriority\x18\x06 \x01(\x03H\x01R\bpriority\x88\x01\x01\x12\x14\n" +
 	"\x04text\x18\a \x01(\tH\x00R\x04text\x12\x14\n" +
 	"\x04data\x18\b \x01(\fH\x00R\x04data\x12=\n" +
 	"\aheaders\x18\t \x03(\v2#.belfry.v1.ScheduleJob.HeadersEntryR\aheaders\x12&\n" +

@@ -612,8 +612,8 @@ type Job struct {
 	Headers map[string]string `protobuf:"bytes,10,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The state at the answer's witness.
 	State JobState `protobuf:"varint,11,opt,name=state,proto3,enum=belfry.v1.JobState" json:"state,omitempty"`
-	// The priority; lower leaves first.
-	Priority int32 `protobuf:"varint,12,opt,name=priority,proto3" json:"priority,omitempty"`
+	// The priority; lower leaves first. In JSON it is a number.
+	Priority int64 `protobuf:"varint,12,opt,name=priority,proto3" json:"priority,omitempty"`
 	// The length of its leases, unless the consumer asks for another.
 	Ttr *durationpb.Duration `protobuf:"bytes,13,opt,name=ttr,proto3" json:"ttr,omitempty"`
 	// How many failed attempts make it dead. 0 means no limit.
@@ -781,7 +781,7 @@ func (x *Job) GetState() JobState {
 	return JobState_JOB_STATE_UNSPECIFIED
 }
 
-func (x *Job) GetPriority() int32 {
+func (x *Job) GetPriority() int64 {
 	if x != nil {
 		return x.Priority
 	}
@@ -1585,7 +1585,7 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\aheaders\x18\n" +
 	" \x03(\v2\x1b.belfry.v1.Job.HeadersEntryR\aheaders\x12)\n" +
 	"\x05state\x18\v \x01(\x0e2\x13.belfry.v1.JobStateR\x05state\x12\x1a\n" +
-	"\bpriority\x18\f \x01(\x05R\bpriority\x12+\n" +
+	"\bpriority\x18\f \x01(\x03R\bpriority\x12+\n" +
 	"\x03ttr\x18\r \x01(\v2\x19.google.protobuf.DurationR\x03ttr\x12!\n" +
 	"\fmax_attempts\x18\x0e \x01(\rR\vmaxAttempts\x12<\n" +
 	"\fretry_delays\x18\x0f \x03(\v2\x19.google.protobuf.DurationR\vretryDelays\x129\n" +

@@ -180,7 +180,8 @@ func (s *schemas) value(f protoreflect.FieldDescriptor) schema {
 	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
 		return schema{Type: "integer", Minimum: pointer(0), Maximum: pointer(math.MaxUint32)}
 	case protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind:
-		return schema{Type: []string{"string", "integer"}, Format: "int64"}
+		// package codec writes them as numbers: those of the contract fit into a float64
+		return schema{Type: "integer", Format: "int64"}
 	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
 		return schema{Type: []string{"string", "integer"}, Format: "uint64"}
 	default:

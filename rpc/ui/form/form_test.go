@@ -143,7 +143,7 @@ func TestErrorsNameTheField(t *testing.T) {
 		{settings, "maxJobs", "4294967296", "4294967295"}, {settings, "maxBytes", "1 GiB", "18446744073709551615"},
 		{settings, "retryDelays", "1s,,2s", "is no duration"}, {settings, "overdue.period", "x", "is no duration"},
 		{settings, "keyRate.count", "10", "COUNT/PERIOD"}, {settings, "keyRate.burst", "x", "no whole number"},
-		{put, "due", "noon", "neither a duration"}, {put, "priority", "128", "from -128 to 127"},
+		{put, "due", "noon", "neither a duration"}, {put, "priority", "4294967296", "from -128 to 4294967295"},
 		{put, "ttr", "x", "is no duration"}, {put, "ttl", "x", "is no duration"},
 		{put, "maxAttempts", "many", "no whole number"}, {put, "retryDelays", "x", "is no duration"},
 		{put, "headers", "no colon", "NAME: VALUE"}, {put, "headers", ": x", "NAME: VALUE"},

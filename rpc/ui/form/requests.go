@@ -10,7 +10,7 @@ import (
 
 // The bounds of numbers that have fewer values in the API than in their type.
 const (
-	priorityMin, priorityMax = -128, 127
+	priorityMin, priorityMax = -128, 1<<32 - 1
 	// putsPerSecondMax bounds the puts per second of a namespace.
 	putsPerSecondMax = 1_000_000_000
 )
@@ -38,8 +38,7 @@ func ReadPut(in Values, zone *time.Location) (*belfryv1.PutRequest, error) {
 		if err != nil {
 			return nil, err
 		}
-		priority := int32(n)
-		req.Priority = &priority
+		req.Priority = &n
 	}
 	if err := readRetries(in, req); err != nil {
 		return nil, err

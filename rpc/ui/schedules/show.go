@@ -196,7 +196,7 @@ func (v *Visit) jobFacts(s *belfryv1.Schedule, denied bool) g.Node {
 	j := s.Job
 	priority, attempts := "", ""
 	if j.GetPriority() != 0 {
-		priority = strconv.Itoa(int(j.GetPriority()))
+		priority = strconv.FormatInt(j.GetPriority(), 10)
 	}
 	if j != nil && j.MaxAttempts != nil {
 		attempts = format.Grouped(*j.MaxAttempts)

@@ -21,7 +21,7 @@ type putFlags struct {
 	maxWait     cli.OptionalDuration
 	onExisting  string
 	retryDelays cli.DurationList
-	priority    int32
+	priority    int64
 	maxAttempts uint32
 	headers     []string
 	requestID   string
@@ -72,7 +72,7 @@ func (a verbs) putCommand() *cobra.Command {
 	flags.VarP(&f.delay, flag.Delay, "d", "when it is due, from now")
 	flags.Var(&f.at, flag.At, "when it is due, as a time (RFC 3339)")
 	flags.Var(&f.ttr, flag.TTR, "time to run: the length of its leases")
-	flags.Int32Var(&f.priority, flag.Priority, 0, "-128 to 127, lower leaves first")
+	flags.Int64Var(&f.priority, flag.Priority, 0, "-128 to 4294967295, lower leaves first")
 	flags.Uint32Var(&f.maxAttempts, flag.MaxAttempts, 0, "how many failed attempts make it dead, 0 for no limit")
 	flags.Var(&f.retryDelays, flag.RetryDelays,
 		"what follows the n-th failed attempt, such as 1s,10s,2m; the last repeats; 0s for at once; not given, those of "+

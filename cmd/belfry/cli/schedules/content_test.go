@@ -87,7 +87,7 @@ func drawContent(t *rapid.T) content {
 		c.job.Headers[text(t, "header")+strings.Repeat("x", i)] = text(t, "value")
 	}
 	if rapid.Bool().Draw(t, "numbers") {
-		c.job.Priority = new(rapid.Int32Range(-128, 127).Draw(t, "priority"))
+		c.job.Priority = new(rapid.Int64Range(-128, 1<<32-1).Draw(t, "priority"))
 		c.job.MaxAttempts = new(rapid.Uint32().Draw(t, "attempts"))
 		c.job.RetryDelays = []*durationpb.Duration{durationpb.New(0), durationpb.New(time.Second)}
 	}

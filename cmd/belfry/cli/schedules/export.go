@@ -192,7 +192,7 @@ func valueNode(field protoreflect.FieldDescriptor, value protoreflect.Value) *ya
 		return textNode(base64.StdEncoding.EncodeToString(value.Bytes()))
 	case protoreflect.BoolKind:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: value.String()}
-	case protoreflect.Int32Kind, protoreflect.Uint32Kind, protoreflect.Uint64Kind:
+	case protoreflect.Int64Kind, protoreflect.Uint32Kind, protoreflect.Uint64Kind:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: value.String()}
 	default:
 		return textNode(textOf(field, value))

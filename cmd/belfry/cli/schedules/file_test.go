@@ -210,7 +210,7 @@ func checkKey(t *testing.T, key string, part protoreflect.Message, field protore
 // TestRequest: what a file says is what is put.
 func TestRequest(t *testing.T) {
 	all := whole(false)
-	priority, attempts := int32(3), uint32(5)
+	priority, attempts := int64(3), uint32(5)
 	want := &belfryv1.PutScheduleRequest{
 		Queue: "q", Name: "x", Spec: all.spec, Policy: all.policy, Job: &belfryv1.PutRequest{
 			Body: &belfryv1.PutRequest_Data{Data: []byte("all shops")}, Headers: map[string]string{"b": "2", "a": "1"},

@@ -97,7 +97,7 @@ func (f *policyFlags) build() *belfryv1.SchedulePolicy {
 type jobFlags struct {
 	ttr, ttl    cli.OptionalDuration
 	retryDelays cli.DurationList
-	priority    int32
+	priority    int64
 	maxAttempts uint32
 	headers     []string
 	key         string
@@ -105,7 +105,7 @@ type jobFlags struct {
 
 func (f *jobFlags) add(flags *pflag.FlagSet) {
 	flags.Var(&f.ttr, flag.TTR, "time to run: the length of the leases of its jobs")
-	flags.Int32Var(&f.priority, flag.Priority, 0, "of its jobs: -128 to 127, lower leaves first")
+	flags.Int64Var(&f.priority, flag.Priority, 0, "of its jobs: -128 to 4294967295, lower leaves first")
 	flags.Uint32Var(&f.maxAttempts, flag.MaxAttempts, 0, "how many failed attempts make a job dead, 0 for no limit")
 	flags.Var(&f.retryDelays, flag.RetryDelays,
 		"what follows the n-th failed attempt of a job, such as 1s,10s,2m; not given, those of the queue")

@@ -25,7 +25,7 @@ func durations(list ...time.Duration) (all []*durationpb.Duration) {
 
 // full is a schedule with each of its fields.
 func full() *belfryv1.Schedule {
-	priority, attempts := int32(3), uint32(5)
+	priority, attempts := int64(3), uint32(5)
 	return &belfryv1.Schedule{
 		Queue: "reports", Name: "nightly", Version: 1<<48 | 12345, Spec: &belfryv1.ScheduleSpec{
 			Rule: &belfryv1.ScheduleSpec_Cron{Cron: "30 2 * * *"}, TimeZone: "Europe/Berlin", Dst: belfryv1.DST_DST_ONCE,

@@ -60,7 +60,7 @@ const timesText = "" +
 
 // TestPutAndPreview: each flag sets its field, and the next times are shown.
 func TestPutAndPreview(t *testing.T) {
-	priority, attempts := int32(-5), uint32(0)
+	priority, attempts := int64(-5), uint32(0)
 	check(t, []verbCase{
 		{
 			args: []string{"schedule", "put", "reports", "nightly", "all shops", "--cron", "30 2 * * *", "--time-zone",
