@@ -24,7 +24,7 @@ const UrgentBelow = 1024
 // ranks as there are priorities from PriorityMin to 4,294,967,167. All higher ones count as
 // PriorityMax, and all lower ones as PriorityMin.
 func RankOf(priority int64) uint32 {
-	return uint32(min(max(priority, PriorityMin)-PriorityMin, PriorityMax)) //nolint:gosec // it is in range
+	return uint32(min(min(max(priority, PriorityMin), PriorityMax)-PriorityMin, PriorityMax)) //nolint:gosec // it is in range
 }
 
 // PriorityOf returns the priority of a rank.
@@ -46,7 +46,8 @@ func (u Uses) OrNil() *Uses {
 	if u == (Uses{}) {
 		return nil
 	}
-	return &u
+	counts := u // only these take memory: most jobs have none
+	return &counts
 }
 
 // List returns the counts in the order of their encoding.
