@@ -121,7 +121,7 @@ var wordExceptions = []wordException{
 	// Others have the word for something of theirs.
 	{"bury buried kick", "docs/migration/beanstalkd.md", "", "commands and states of beanstalkd"},
 	{"kick kicks kicked", "fsm", "", "a command of beanstalkd"},
-	{"kick", "node/propose/queue.go", "", "a command of beanstalkd"},
+	{"kick kicks", "node/propose", "", "a command of beanstalkd"},
 	{"kick", "rpc/spelling/synonyms.go", "", "a command of beanstalkd, which a user may type"},
 	{"ticket", "access/certs", "icket", "TLS calls them session tickets"},
 	{"heal healed healing", "jepsen", "", "partitions of a network heal, in Jepsen and in papers"},

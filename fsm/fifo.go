@@ -24,7 +24,8 @@ const UrgentBelow = 1024
 // ranks as there are priorities from PriorityMin to 4,294,967,167. All higher ones count as
 // PriorityMax, and all lower ones as PriorityMin.
 func RankOf(priority int64) uint32 {
-	return uint32(min(min(max(priority, PriorityMin), PriorityMax)-PriorityMin, PriorityMax)) //nolint:gosec // it is in range
+	inRange := min(max(priority, PriorityMin), PriorityMax)
+	return uint32(min(inRange-PriorityMin, PriorityMax)) //nolint:gosec // it is in range
 }
 
 // PriorityOf returns the priority of a rank.
