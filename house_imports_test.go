@@ -386,7 +386,7 @@ var importTable = []importRow{
 	{
 		dir: "rpc",
 		may: []string{
-			"access/connlimit", "node", "rpc/admin", "rpc/auth", "rpc/backend", "rpc/belfry/...", "rpc/check",
+			"access/connlimit", "node", "rpc/admin", "rpc/auth", "rpc/backend", "rpc/beanstalkd", "rpc/belfry/...", "rpc/check",
 			"rpc/codec", "rpc/drain", "rpc/fault", "rpc/http1", "rpc/inbound", "rpc/lmstfy", "rpc/metrics", "rpc/naming",
 			"rpc/openapi", "rpc/queue", "rpc/schedule", "rpc/shardcall", "rpc/spelling", "rpc/ui", "rpc/ui/login",
 			"rpc/wire", "stream",
@@ -659,6 +659,18 @@ var importTable = []importRow{
 		testMay:  []string{"fsm/machine", "rpc/backend/backendtest"},
 		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "github.com/prometheus"},
 		reason:   "the methods of queues know the interfaces of a node, and no path or socket",
+	},
+	{
+		dir: "rpc/beanstalkd",
+		may: []string{"access/connlimit", "access/tokens", "fsm", "rpc/auth", "rpc/beanstalkd/protocol", "rpc/belfry/...",
+			"rpc/drain", "rpc/fault", "rpc/queue", "rpc/shardcall", "rpc/wire"},
+		testMay:  []string{"cron", "cron/calendar", "rpc", "rpc/backend/backendtest"},
+		external: []string{"google.golang.org/protobuf", "github.com/prometheus"},
+		reason:   "a front door carries out its commands by the services of the contract, and knows no shard",
+	},
+	{
+		dir:    "rpc/beanstalkd/protocol",
+		reason: "the texts of a protocol are read and written without the commands behind them",
 	},
 	{
 		dir: "rpc/schedule",

@@ -120,6 +120,7 @@ var wordExceptions = []wordException{
 
 	// Others have the word for something of theirs.
 	{"bury buried kick", "docs/migration/beanstalkd.md", "", "commands and states of beanstalkd"},
+	{"kick kicked bury buried", "rpc/beanstalkd", "", "commands and states of beanstalkd"},
 	{"kick kicks kicked", "fsm", "", "a command of beanstalkd"},
 	{"kick kicks", "node/propose", "", "a command of beanstalkd"},
 	{"kick", "rpc/spelling/synonyms.go", "", "a command of beanstalkd, which a user may type"},

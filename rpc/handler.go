@@ -124,14 +124,17 @@ func (c *Config) validate() error {
 
 // handler is the whole public edge of a node: every protocol and path on one port.
 type handler struct {
-	limits  check.Limits
-	now     func() time.Time
-	name    string
-	logger  *slog.Logger
-	drain   *drain.Signal
-	queues  *queue.Service
-	errors  *connect.ErrorWriter
-	origins *http.CrossOriginProtection
+	limits check.Limits
+	now    func() time.Time
+	name   string
+	logger *slog.Logger
+	drain  *drain.Signal
+	queues *queue.Service
+	// router and administration are for front doors.
+	router         shardcall.Router
+	administration *admin.Service
+	errors         *connect.ErrorWriter
+	origins        *http.CrossOriginProtection
 	// local says that only callers on this machine are expected. They may call it localName.
 	local     bool
 	localName string
@@ -211,6 +214,7 @@ func newHandler(cfg Config) (*handler, error) {
 	binary := codec.Binary{Bounds: codec.NewBounds(&cfg.Limits), Buffers: &codec.Buffers{}}
 	rules := &check.Rules{Limits: cfg.Limits, Now: cfg.Now, Authorizer: h.authorizer}
 	router := shardcall.Router{Node: cfg.Node, Catalog: cfg.Catalog, PartsAtOnce: shardcall.PartsAtOnce}
+	h.router = router
 	h.queues = queue.New(queue.Config{Router: router, Rules: rules, Drain: h.drain, Codec: binary})
 	administration, err := admin.New(admin.Config{
 		Router: router, Cluster: cfg.Cluster, Rules: rules, Drain: h.drain, Logger: cfg.Logger,
@@ -219,6 +223,7 @@ func newHandler(cfg Config) (*handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.administration = administration
 	h.interceptor, h.buffers = &interceptor{
 		logger: cfg.Logger, traffic: watch, authorizer: h.authorizer,
 		auditor: &auth.AuditLog{

@@ -198,15 +198,20 @@ func newTraffic(registry prometheus.Registerer) (*traffic, error) {
 	return t, nil
 }
 
+// successes returns the series of the calls of a procedure that succeed, in seconds.
+func (t *traffic) successes(procedure string) prometheus.Observer {
+	series, ok := t.succeeded.Load(procedure)
+	if !ok {
+		series, _ = t.succeeded.LoadOrStore(procedure, t.duration.WithLabelValues(procedure, "ok"))
+	}
+	return series.(prometheus.Observer) //nolint:forcetypeassert // only observers are stored
+}
+
 // observe notes one call.
 func (t *traffic) observe(procedure string, err error, took time.Duration) {
 	if err != nil {
 		t.duration.WithLabelValues(procedure, connect.CodeOf(err).String()).Observe(took.Seconds())
 		return
 	}
-	series, ok := t.succeeded.Load(procedure)
-	if !ok {
-		series, _ = t.succeeded.LoadOrStore(procedure, t.duration.WithLabelValues(procedure, "ok"))
-	}
-	series.(prometheus.Observer).Observe(took.Seconds()) //nolint:forcetypeassert // only observers are stored
+	t.successes(procedure).Observe(took.Seconds())
 }

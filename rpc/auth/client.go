@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"unicode"
 	"unicode/utf8"
@@ -42,10 +41,7 @@ func ClientContext(ctx context.Context, name, address string) (context.Context, 
 			return nil, fault.Invalid(ClientHeader, "has the character %U, which cannot be printed", letter)
 		}
 	}
-	client, _, err := net.SplitHostPort(address)
-	if err != nil {
-		client = address
-	}
+	client := hostOf(address)
 	if name != "" {
 		client = name + "@" + client
 	}

@@ -23,21 +23,30 @@ func checkListen(cfg *Config) error {
 		if address == "" && listen.flag != "--listen" {
 			continue // it defaults to a port next to --listen, or to none
 		}
-		_, port, err := net.SplitHostPort(address)
-		if _, number := strconv.ParseUint(port, 10, 16); err != nil || number != nil {
-			return &ConfigError{fmt.Sprintf("%s: have %q, want HOST:PORT with a port of 0 to 65535, such as 127.0.0.1:7400",
-				listen.flag, address)}
+		if err := cfg.checkExposure(listen.flag, address); err != nil {
+			return err
 		}
-		if cfg.Insecure || local(address) {
-			continue
-		}
-		if missing := cfg.missing(); len(missing) > 0 {
-			return &ConfigError{fmt.Sprintf(
-				"%s: %s is reachable beyond this machine, and whoever reaches it could read and change every job, for want of %s: "+
-					"'belfry cert' makes certificates and a gossip key, and 'belfry token root' a token; or listen on loopback, or "+
-					"say --insecure if the network is protected",
-				listen.flag, address, strings.Join(missing, ", "))}
-		}
+	}
+	return nil
+}
+
+// checkExposure refuses an address that is none, or that strangers reach while the node lacks
+// protections.
+func (cfg *Config) checkExposure(flag, address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if _, number := strconv.ParseUint(port, 10, 16); err != nil || number != nil {
+		return &ConfigError{fmt.Sprintf("%s: have %q, want HOST:PORT with a port of 0 to 65535, such as 127.0.0.1:7400",
+			flag, address)}
+	}
+	if cfg.Insecure || local(address) {
+		return nil
+	}
+	if missing := cfg.missing(); len(missing) > 0 {
+		return &ConfigError{fmt.Sprintf(
+			"%s: %s is reachable beyond this machine, and whoever reaches it could read and change every job, for want of %s: "+
+				"'belfry cert' makes certificates and a gossip key, and 'belfry token root' a token; or listen on loopback, or "+
+				"say --insecure if the network is protected",
+			flag, address, strings.Join(missing, ", "))}
 	}
 	return nil
 }

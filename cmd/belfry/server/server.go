@@ -89,6 +89,8 @@ type Config struct {
 	Mirrored func() []placement.MirroredQueue
 	// MetricsQueuesMax is MetricsQueuesMax of rpc.Config.
 	MetricsQueuesMax int
+	// Beanstalkd is the front door for programs that speak beanstalkd's protocol.
+	Beanstalkd Beanstalkd
 	// Dashboard says what of the dashboard is served. Its secret is made from the gossip keys.
 	Dashboard rpc.Dashboard
 	Logger    *slog.Logger
@@ -129,6 +131,7 @@ type Server struct {
 	following sync.WaitGroup // both
 	joined    atomic.Pointer[cluster.Cluster]
 	rpc       *rpc.Server
+	doors     doors
 	listener  net.Listener
 	lmstfy    *protocolListener // nil for none
 	shutdown  *shutdownGuard
@@ -209,7 +212,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 
 // Check refuses settings with which no server starts, before anything is created or listened on.
 func (cfg *Config) Check() error {
-	return cmp.Or(checkListen(cfg), checkNames(cfg), cfg.Cluster.Check())
+	return cmp.Or(checkListen(cfg), checkNames(cfg), cfg.Beanstalkd.check(cfg), cfg.Cluster.Check())
 }
 
 // listenForPeers sets the addresses at which other nodes reach this one.
@@ -284,8 +287,10 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 		}
 		s.follow(ctx)
 	}
-	s.rpc, err = s.newEdge(cfg)
-	return err
+	if s.rpc, err = s.newEdge(cfg); err != nil {
+		return err
+	}
+	return s.openDoors(ctx, cfg)
 }
 
 // follow starts following gossip.
@@ -437,7 +442,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		// have returned to this node before all calls were answered.
 		s.rpc.Drain()
 		s.node.HandOver(drainCtx)
-		problems := []error{s.rpc.Shutdown(drainCtx)}
+		problems := []error{s.closeDoors(drainCtx), s.rpc.Shutdown(drainCtx)}
 		s.node.HandOver(drainCtx)
 		<-s.served
 		if !errors.Is(s.serveErr, http.ErrServerClosed) {

@@ -52,15 +52,8 @@ func startBeanstalkd(ctx context.Context, s *Site, options []string) (*Running, 
 	if err != nil {
 		return nil, err
 	}
-	dial := func(ctx context.Context) (*beanstalkdCaller, error) {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-		if err != nil {
-			return nil, fmt.Errorf("connecting to beanstalkd: %w", err)
-		}
-		return &beanstalkdCaller{conn: conn, in: bufio.NewReader(conn), out: bufio.NewWriter(conn)}, nil
-	}
 	err = p.await(ctx, func(ctx context.Context) error {
-		c, err := dial(ctx)
+		c, err := dialBeanstalkd(ctx, address)
 		if err != nil {
 			return err
 		}
@@ -68,8 +61,17 @@ func startBeanstalkd(ctx context.Context, s *Site, options []string) (*Running, 
 	})
 	return &Running{
 		Version: strings.TrimSpace(string(version)), Processes: []*Process{p},
-		Caller: func(ctx context.Context, _ Kind) (Caller, error) { return dial(ctx) },
+		Caller: func(ctx context.Context, _ Kind) (Caller, error) { return dialBeanstalkd(ctx, address) },
 	}, err
+}
+
+// dialBeanstalkd connects to a server that speaks beanstalkd's protocol.
+func dialBeanstalkd(ctx context.Context, address string) (*beanstalkdCaller, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s for beanstalkd's protocol: %w", address, err)
+	}
+	return &beanstalkdCaller{conn: conn, in: bufio.NewReader(conn), out: bufio.NewWriter(conn)}, nil
 }
 
 // beanstalkdCaller is a connection. The protocol is that of beanstalkd's doc/protocol.txt; a batch

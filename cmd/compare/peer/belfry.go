@@ -24,10 +24,34 @@ func belfryPeers() []Queue {
 			return startBelfry(ctx, s, nodes)
 		}}
 	}
+	const keepsThree = "the put, on two of three"
 	return []Queue{
 		one("belfry-one", "the put", 1),
-		one("belfry-three", "the put, on two of three", 3),
+		one("belfry-three", keepsThree, 3),
+		throughBeanstalkd(one("belfry-one-beanstalkd", "the put", 1)),
+		throughBeanstalkd(one("belfry-three-beanstalkd", keepsThree, 3)),
 	}
+}
+
+// throughBeanstalkd returns Belfry with callers that speak beanstalkd's protocol.
+func throughBeanstalkd(p Queue) Queue {
+	start := p.Start
+	p.Belfry = false // its works are those of beanstalkd
+	p.Cannot = map[string]string{"pendingids": errNames.Error()}
+	p.Start = func(ctx context.Context, s *Site) (*Running, error) {
+		r, err := start(ctx, s)
+		if err != nil {
+			return r, err
+		}
+		next := 0
+		r.Caller = func(ctx context.Context, _ Kind) (Caller, error) {
+			next++
+			return dialBeanstalkd(ctx, r.beanstalkd[next%len(r.beanstalkd)])
+		}
+		r.SDK, r.URLs = nil, nil
+		return r, nil
+	}
+	return p
 }
 
 // startBelfry runs a cluster with the settings that it has by itself, and returns once every node
@@ -37,7 +61,7 @@ func startBelfry(ctx context.Context, s *Site, nodes int) (*Running, error) {
 	var urls, gossip []string
 	var args [][]string
 	for n := range nodes {
-		var addresses [3]string
+		var addresses [4]string
 		for i := range addresses {
 			var err error
 			if addresses[i], err = s.Addresses.Free(); err != nil {
@@ -48,8 +72,9 @@ func startBelfry(ctx context.Context, s *Site, nodes int) (*Running, error) {
 		args = append(args, []string{
 			"serve", "--node-id", fmt.Sprintf("n%d", n+1), "--listen", addresses[0], "--peer-listen", addresses[1],
 			"--gossip-listen", addresses[2],
-			"--log-format", "text",
+			"--beanstalkd-listen", addresses[3], "--log-format", "text",
 		})
+		r.beanstalkd = append(r.beanstalkd, addresses[3])
 	}
 	dir := s.NewDir("belfry")
 	for n := range nodes {

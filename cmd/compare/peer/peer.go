@@ -75,6 +75,8 @@ type Running struct {
 	// SDK is Belfry's client, URLs are its nodes; both are nil for other queues.
 	SDK  *client.Client
 	URLs []string
+	// beanstalkd are where Belfry's nodes speak beanstalkd's protocol.
+	beanstalkd []string
 	// Close ends what callers share. It may be nil.
 	Close func()
 }

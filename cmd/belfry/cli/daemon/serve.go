@@ -87,6 +87,7 @@ finished. A second signal ends it at once; nothing that was acknowledged is lost
 	f.addAccess(flags)
 	f.addCluster(flags)
 	f.addDiagnostics(flags)
+	f.addDoors(flags)
 	f.mirror.Add(flags)
 	flags.BoolVar(&f.printAddresses, flag.PrintAddresses, false, "print the addresses in use as one line of JSON")
 	flags.BoolVar(&f.printConfig, flag.PrintConfig, false,
@@ -98,6 +99,7 @@ finished. A second signal ends it at once; nothing that was acknowledged is lost
 		flag.ReplicationFactor, flag.GracePeriod, flag.Zone, flag.NodeID, flag.Shards, flag.Memory, flag.Insecure,
 		flag.AcceptClock, flag.Zoneinfo, flag.LogFormat, flag.LogLevel,
 		flag.DebugAddr, flag.MetricsMaxQueues, flag.UI, flag.UIPrefix,
+		flag.BeanstalkdListen, flag.BeanstalkdMaxJobBytes, flag.BeanstalkdTokenFile, flag.BeanstalkdClientCA,
 		flag.MirrorRedis, flag.MirrorReplicas, flag.MirrorQueue,
 		flag.MirrorTokenFile, flag.PrintAddresses)
 	return c
@@ -183,6 +185,22 @@ func (f *serveFlags) addDiagnostics(flags *pflag.FlagSet) {
 		"the dashboard on the port of clients: on, read without actions, or off")
 	flags.StringVar(&f.config.Dashboard.Path, flag.UIPrefix, ui.DefaultPath,
 		"the path of the dashboard, from a slash to a slash, for a proxy that has others beside it")
+}
+
+// beanstalkdJobBytes is beanstalkd's own default of --beanstalkd-max-job-bytes.
+const beanstalkdJobBytes = 1<<16 - 1
+
+// addDoors adds the flags of the front doors for other protocols.
+func (f *serveFlags) addDoors(flags *pflag.FlagSet) {
+	flags.StringVar(&f.config.Beanstalkd.Listen, flag.BeanstalkdListen, "",
+		"where programs reach it that speak beanstalkd's protocol, HOST:PORT, such as 127.0.0.1:11300; nowhere if empty")
+	flags.IntVar(&f.config.Beanstalkd.JobBytesMax, flag.BeanstalkdMaxJobBytes, beanstalkdJobBytes,
+		"the largest body of a job that such a program may put, in bytes, at most 1048576")
+	flags.StringVar(&f.config.Beanstalkd.TokenFile, flag.BeanstalkdTokenFile, "",
+		"a file with the token under which the connections of such programs act; read at each connection")
+	flags.StringVar(&f.config.Beanstalkd.ClientCA, flag.BeanstalkdClientCA, "",
+		"the authorities of the certificates that such programs show; the common name of a certificate is the id of the "+
+			"token under which its connection acts")
 }
 
 // check refuses settings with which no server starts.
@@ -390,8 +408,9 @@ func (a verbs) printAddresses(s *server.Server, f *serveFlags, debugAt string) e
 		PeerListen string `json:"peerListen,omitempty"`
 		Gossip     string `json:"gossipListen,omitempty"`
 		Lmstfy     string `json:"lmstfyListen,omitempty"`
+		Beanstalkd string `json:"beanstalkdListen,omitempty"`
 		Debug      string `json:"debugListen,omitempty"`
-	}{s.Address(), s.PeerAddress(), s.GossipAddress(), s.LmstfyAddress(), debugAt})
+	}{s.Address(), s.PeerAddress(), s.GossipAddress(), s.LmstfyAddress(), s.BeanstalkdAddress(), debugAt})
 	if err != nil {
 		return fmt.Errorf("writing the addresses: %w", err)
 	}

@@ -1,0 +1,128 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+
+	"github.com/belfrydb/belfry/access/certs"
+	"github.com/belfrydb/belfry/rpc"
+)
+
+// Beanstalkd configures the front door for programs that speak beanstalkd's protocol.
+type Beanstalkd struct {
+	// Listen is where it listens, HOST:PORT; empty for nowhere.
+	Listen string
+	// JobBytesMax bounds the body of a job.
+	JobBytesMax int
+	// TokenFile has the token under which all connections act that prove no other. The file is read at
+	// each connection. Empty is none.
+	TokenFile string
+	// ClientCA are the authorities of clients' certificates; each names a token by its common name.
+	ClientCA string
+}
+
+// check refuses settings with which the door does not open.
+func (b *Beanstalkd) check(cfg *Config) error {
+	if b.Listen == "" {
+		return nil
+	}
+	if err := cfg.checkExposure("--beanstalkd-listen", b.Listen); err != nil {
+		return err
+	}
+	switch {
+	case b.ClientCA != "" && cfg.TLS == (certs.Files{}):
+		return &ConfigError{"--beanstalkd-client-ca: clients show certificates only under TLS: --tls-cert, --tls-key and " +
+			"--tls-ca are missing"}
+	case cfg.RootTokens != "" && b.TokenFile == "" && b.ClientCA == "":
+		return &ConfigError{"--beanstalkd-listen: with --root-tokens every call needs a token, and beanstalkd's protocol " +
+			"carries none: --beanstalkd-token-file names a token for all connections, --beanstalkd-client-ca lets the " +
+			"certificate of a client name one"}
+	case b.TokenFile != "" && b.ClientCA == "" && !cfg.Insecure && !local(b.Listen):
+		return &ConfigError{fmt.Sprintf("--beanstalkd-listen: whoever reaches %s could do what the token of "+
+			"--beanstalkd-token-file may: --beanstalkd-client-ca asks clients for certificates; or listen on loopback, or say "+
+			"--insecure if the network is protected", b.Listen)}
+	case b.JobBytesMax < 1:
+		return &ConfigError{fmt.Sprintf("--beanstalkd-max-job-bytes: have %d, want 1 or more", b.JobBytesMax)}
+	}
+	return nil
+}
+
+// doors are the front doors of a server.
+type doors struct {
+	beanstalkd rpc.FrontDoor
+	listener   net.Listener
+	serving    sync.WaitGroup
+}
+
+// openDoors opens the front doors that the configuration names.
+func (s *Server) openDoors(ctx context.Context, cfg Config) error {
+	b := &cfg.Beanstalkd
+	if b.Listen == "" {
+		return nil
+	}
+	var listen net.ListenConfig
+	l, err := listen.Listen(ctx, "tcp", b.Listen)
+	if err != nil {
+		return fmt.Errorf("listening for beanstalkd clients at --beanstalkd-listen: %w", err)
+	}
+	s.doors.listener = l
+	if s.credentials != nil {
+		secure, err := b.secure(forClients(s.credentials))
+		if err != nil {
+			return errors.Join(err, l.Close())
+		}
+		l = tls.NewListener(l, secure)
+	}
+	s.doors.beanstalkd = s.rpc.NewBeanstalkd(rpc.Beanstalkd{
+		JobBytesMax: b.JobBytesMax, ConnectionsMax: connectionsMax(openFilesMax()) / 2, TokenFile: b.TokenFile,
+		Version: cfg.Version,
+	})
+	s.doors.serving.Go(func() {
+		if err := s.doors.beanstalkd.Serve(l); err != nil {
+			cfg.Logger.Error("the front door for beanstalkd clients is closed", slog.Any("error", err))
+		}
+	})
+	return nil
+}
+
+// secure returns the TLS settings of the door.
+func (b *Beanstalkd) secure(clients *tls.Config) (*tls.Config, error) {
+	clients = clients.Clone()
+	clients.NextProtos = nil
+	if b.ClientCA == "" {
+		return clients, nil
+	}
+	pool, err := certs.ReadAuthorities(b.ClientCA)
+	if err != nil {
+		return nil, &ConfigError{fmt.Sprintf("--beanstalkd-client-ca: %s", err)}
+	}
+	clients.ClientCAs, clients.ClientAuth = pool, tls.VerifyClientCertIfGiven
+	if b.TokenFile == "" {
+		clients.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	return clients, nil
+}
+
+// closeDoors closes the front doors.
+func (s *Server) closeDoors(ctx context.Context) error {
+	if s.doors.beanstalkd == nil {
+		return nil
+	}
+	err := s.doors.beanstalkd.Shutdown(ctx)
+	s.doors.serving.Wait()
+	return err
+}
+
+// BeanstalkdAddress returns the address at which programs that speak beanstalkd's protocol reach the
+// server; empty if there is none.
+func (s *Server) BeanstalkdAddress() string {
+	if s.doors.listener == nil {
+		return ""
+	}
+	return s.doors.listener.Addr().String()
+}
