@@ -1,6 +1,7 @@
 package beanstalkd_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -51,7 +52,7 @@ func reference(t *testing.T) string {
 		_ = p.Wait()
 	})
 	for until := time.Now().Add(time.Minute); ; {
-		c, err := net.Dial("tcp", address)
+		c, err := dial(t.Context(), address)
 		if err == nil {
 			_ = c.Close()
 			return address
@@ -87,7 +88,7 @@ func TestAsBeanstalkd(t *testing.T) {
 		group.Go(func() {
 			for n := next.Add(1); n <= sequences && !t.Failed(); n = next.Add(1) {
 				s := &sequence{random: rand.New(rand.NewPCG(seed, n)), name: fmt.Sprintf("s%d.", n)}
-				if err := s.run(ours, theirs); err != nil {
+				if err := s.run(t.Context(), ours, theirs); err != nil {
 					t.Errorf("sequence %d: %v\n%s", n, err, strings.Join(s.log, "\n"))
 				}
 			}
@@ -108,7 +109,7 @@ type sequence struct {
 }
 
 // run carries out the sequence, and returns the first difference.
-func (s *sequence) run(ours, theirs string) error {
+func (s *sequence) run(ctx context.Context, ours, theirs string) error {
 	defer func() {
 		for _, c := range slices.Concat(s.ours, s.theirs) {
 			_ = c.Close()
@@ -116,11 +117,11 @@ func (s *sequence) run(ours, theirs string) error {
 	}()
 	for range 1 + s.random.IntN(3) {
 		for at, list := range map[string]*[]*client{ours: &s.ours, theirs: &s.theirs} {
-			c, err := net.Dial("tcp", at)
+			c, err := dial(ctx, at)
 			if err != nil {
 				return err
 			}
-			*list = append(*list, newClient(c))
+			*list = append(*list, c)
 		}
 		if err := s.ask(len(s.ours)-1, "watch "+s.tube()); err != nil {
 			return err

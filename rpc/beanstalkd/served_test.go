@@ -71,15 +71,21 @@ type client struct {
 
 func connect(t testing.TB, address string) *client {
 	t.Helper()
-	c, err := net.Dial("tcp", address)
+	c, err := dial(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	return newClient(c)
+	return c
 }
 
-func newClient(c net.Conn) *client { return &client{c, bufio.NewReader(c)} }
+func dial(ctx context.Context, address string) (*client, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return &client{c, bufio.NewReader(c)}, nil
+}
 
 // send sends a command, or several. Each line feed becomes the end of a line.
 func (c *client) send(text string) error {
