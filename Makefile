@@ -29,6 +29,7 @@ FLIPSSEED := $(or $(FLIPSSEED),$(shell date +%s))
 SIMSEEDS ?= 100000
 SIMSEED ?= 1
 SIMKEYED ?= 1000000
+SEQUENCES ?= 100000
 CRONZONES ?= 60
 CRONSEED ?= 1
 JEPSENTIME ?= 40m
@@ -293,6 +294,11 @@ fuzz: ## Fuzz every target for FUZZTIME each
 vuln: bin/govulncheck ## govulncheck, or a line that it was not done
 	$(call step,vuln,govulncheck)
 	@.ci/vuln
+
+.PHONY: as-beanstalkd
+as-beanstalkd: ## Send SEQUENCES random sequences of commands to the front door for beanstalkd and to beanstalkd, and compare the answers
+	$(call named,1,^TestAsBeanstalkd$$,./rpc/beanstalkd)
+	BELFRY_BEANSTALKD_SEQUENCES=$(SEQUENCES) $(TEST) -timeout 0 -v -run '^TestAsBeanstalkd$$' ./rpc/beanstalkd
 
 .PHONY: compare
 compare: ## Measure Belfry beside Redis, Redisson's queue, beanstalkd and NATS; COMPARE has its flags

@@ -24,7 +24,14 @@ import (
 const jobBytesMax = 1<<16 - 1
 
 // serve starts a door on loopback over a backendtest.Node, and returns its address.
-func serve(t *testing.T, change ...func(*rpc.Config)) (address string, node *backendtest.Node) {
+func serve(t testing.TB) (address string, node *backendtest.Node) {
+	t.Helper()
+	return serveWith(t, rpc.Beanstalkd{JobBytesMax: jobBytesMax, Version: "test"})
+}
+
+// serveWith is serve with settings of its own.
+func serveWith(t testing.TB, settings rpc.Beanstalkd,
+	change ...func(*rpc.Config)) (address string, node *backendtest.Node) {
 	t.Helper()
 	node, catalog := backendtest.NewNode(3), backendtest.NewCatalog()
 	node.Format = fsm.LatestFormat
@@ -44,7 +51,7 @@ func serve(t *testing.T, change ...func(*rpc.Config)) (address string, node *bac
 	if err != nil {
 		t.Fatal(err)
 	}
-	door := server.NewBeanstalkd(rpc.Beanstalkd{JobBytesMax: jobBytesMax, Version: "test"})
+	door := server.NewBeanstalkd(settings)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
