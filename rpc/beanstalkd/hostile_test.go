@@ -62,7 +62,9 @@ func TestFloodWithoutReading(t *testing.T) {
 	if err := flood.Close(); err != nil {
 		t.Fatal(err)
 	}
-	<-sent
+	if err := <-sent; err == nil {
+		t.Error("a closed connection takes commands")
+	}
 }
 
 // TestNoise: random bytes end no server, and what follows a line end is answered.

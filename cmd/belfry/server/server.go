@@ -131,12 +131,14 @@ type Server struct {
 	following sync.WaitGroup // both
 	joined    atomic.Pointer[cluster.Cluster]
 	rpc       *rpc.Server
-	doors     doors
-	listener  net.Listener
-	lmstfy    *protocolListener // nil for none
-	shutdown  *shutdownGuard
-	notReady  *notReadyServer
-	removal   *removalNotice
+	// beanstalkd listens for programs that speak beanstalkd's protocol, and door serves them; nil for none.
+	beanstalkd *protocolListener
+	door       rpc.FrontDoor
+	listener   net.Listener
+	lmstfy     *protocolListener // nil for none
+	shutdown   *shutdownGuard
+	notReady   *notReadyServer
+	removal    *removalNotice
 	// lastBackup is known once the data directory is open.
 	lastBackup *lastBackup
 	// served is closed when serving has ended and serveErr is set; ended is closed then, or when the
@@ -190,11 +192,17 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err == nil {
 		s.lmstfy, err = s.listenForProtocol(ctx, "lmstfy", cfg.LmstfyListen)
 	}
+	if err == nil {
+		err = s.openBeanstalkd(ctx, cfg)
+	}
 	if err != nil {
 		return nil, errors.Join(err, s.close(context.WithoutCancel(ctx)), s.listener.Close())
 	}
 	s.watch(ctx)
 	s.lmstfy.start(s.rpc.ServeLmstfy)
+	if s.door != nil {
+		s.beanstalkd.start(s.door.Serve)
+	}
 	go func() {
 		defer close(s.served)
 		s.serveErr = s.rpc.Serve(s.listener)
@@ -204,6 +212,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		select {
 		case <-s.served:
 		case <-s.lmstfy.ended():
+		case <-s.beanstalkd.ended():
 		case <-s.removal.received:
 		}
 	}()
@@ -287,10 +296,8 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 		}
 		s.follow(ctx)
 	}
-	if s.rpc, err = s.newEdge(cfg); err != nil {
-		return err
-	}
-	return s.openDoors(ctx, cfg)
+	s.rpc, err = s.newEdge(cfg)
+	return err
 }
 
 // follow starts following gossip.
@@ -442,7 +449,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		// have returned to this node before all calls were answered.
 		s.rpc.Drain()
 		s.node.HandOver(drainCtx)
-		problems := []error{s.closeDoors(drainCtx), s.rpc.Shutdown(drainCtx)}
+		problems := []error{s.closeDoor(drainCtx), s.rpc.Shutdown(drainCtx)}
 		s.node.HandOver(drainCtx)
 		<-s.served
 		if !errors.Is(s.serveErr, http.ErrServerClosed) {

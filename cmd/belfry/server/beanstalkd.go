@@ -5,9 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
-	"sync"
 
 	"github.com/belfrydb/belfry/access/certs"
 	"github.com/belfrydb/belfry/rpc"
@@ -52,40 +49,23 @@ func (b *Beanstalkd) check(cfg *Config) error {
 	return nil
 }
 
-// doors are the front doors of a server.
-type doors struct {
-	beanstalkd rpc.FrontDoor
-	listener   net.Listener
-	serving    sync.WaitGroup
-}
-
-// openDoors opens the front doors that the configuration names.
-func (s *Server) openDoors(ctx context.Context, cfg Config) error {
+// openBeanstalkd listens for programs that speak beanstalkd's protocol, and makes their front door.
+func (s *Server) openBeanstalkd(ctx context.Context, cfg Config) (err error) {
 	b := &cfg.Beanstalkd
-	if b.Listen == "" {
-		return nil
+	s.beanstalkd, err = s.listenForProtocol(ctx, "beanstalkd", b.Listen)
+	if err != nil || s.beanstalkd == nil {
+		return err
 	}
-	var listen net.ListenConfig
-	l, err := listen.Listen(ctx, "tcp", b.Listen)
-	if err != nil {
-		return fmt.Errorf("listening for beanstalkd clients at --beanstalkd-listen: %w", err)
-	}
-	s.doors.listener = l
 	if s.credentials != nil {
 		secure, err := b.secure(forClients(s.credentials))
 		if err != nil {
-			return errors.Join(err, l.Close())
+			return errors.Join(err, s.beanstalkd.Close())
 		}
-		l = tls.NewListener(l, secure)
+		s.beanstalkd.Listener = tls.NewListener(s.beanstalkd.Listener, secure)
 	}
-	s.doors.beanstalkd = s.rpc.NewBeanstalkd(rpc.Beanstalkd{
+	s.door = s.rpc.NewBeanstalkd(rpc.Beanstalkd{
 		JobBytesMax: b.JobBytesMax, ConnectionsMax: connectionsMax(openFilesMax()) / 2, TokenFile: b.TokenFile,
 		Version: cfg.Version,
-	})
-	s.doors.serving.Go(func() {
-		if err := s.doors.beanstalkd.Serve(l); err != nil {
-			cfg.Logger.Error("the front door for beanstalkd clients is closed", slog.Any("error", err))
-		}
 	})
 	return nil
 }
@@ -108,21 +88,14 @@ func (b *Beanstalkd) secure(clients *tls.Config) (*tls.Config, error) {
 	return clients, nil
 }
 
-// closeDoors closes the front doors.
-func (s *Server) closeDoors(ctx context.Context) error {
-	if s.doors.beanstalkd == nil {
+// closeDoor ends the connections of programs that speak beanstalkd's protocol.
+func (s *Server) closeDoor(ctx context.Context) error {
+	if s.door == nil {
 		return nil
 	}
-	err := s.doors.beanstalkd.Shutdown(ctx)
-	s.doors.serving.Wait()
-	return err
+	return errors.Join(s.door.Shutdown(ctx), s.beanstalkd.wait())
 }
 
 // BeanstalkdAddress returns the address at which programs that speak beanstalkd's protocol reach the
 // server; empty if there is none.
-func (s *Server) BeanstalkdAddress() string {
-	if s.doors.listener == nil {
-		return ""
-	}
-	return s.doors.listener.Addr().String()
-}
+func (s *Server) BeanstalkdAddress() string { return s.beanstalkd.address() }
