@@ -44,8 +44,10 @@ type FrontDoor interface {
 func (s *Server) NewBeanstalkd(cfg Beanstalkd) FrontDoor {
 	h := s.handler
 	return beanstalkd.New(beanstalkd.Config{
-		Queues: h.queues, Router: h.router, UpdateQueue: h.updateQueue, Drain: h.drain,
-		Succeeded: h.interceptor.traffic.successes, Failed: h.interceptor.failed,
+		Queues: h.queues, Router: h.router, Drain: h.drain,
+		CreateQueue: audited(h, belfryv1connect.AdminServiceCreateQueueProcedure, h.administration.CreateQueue),
+		UpdateQueue: audited(h, belfryv1connect.AdminServiceUpdateQueueProcedure, h.administration.UpdateQueue),
+		Succeeded:   h.interceptor.traffic.successes, Failed: h.interceptor.failed,
 		Identify: func(c net.Conn) (context.Context, error) { return h.identifyConnection(c, cfg.TokenFile) },
 		Logger:   h.logger, JobBytesMax: min(cfg.JobBytesMax, h.limits.BodyBytesMax), ConnectionsMax: cfg.ConnectionsMax,
 		DelayMax: h.limits.DelayMax, TTRMax: h.limits.TTRMax, SendWait: h.limits.BodyWait, Version: cfg.Version,
@@ -83,17 +85,20 @@ func (h *handler) identifyConnection(c net.Conn, tokenFile string) (context.Cont
 	return ctx, nil
 }
 
-// updateQueue is UpdateQueue of the contract, for a front door. Its errors are faults.
-func (h *handler) updateQueue(ctx context.Context,
-	req *belfryv1.UpdateQueueRequest) (res *belfryv1.UpdateQueueResponse, err error) {
-	c := &auth.Call{Procedure: belfryv1connect.AdminServiceUpdateQueueProcedure, Address: auth.ClientOf(ctx), Request: req}
-	if refused := h.interceptor.run(ctx, c, func() error {
-		res, err = h.administration.UpdateQueue(ctx, req)
+// audited returns a method of an administrator for a front door: its calls are authorized, measured and
+// audited. Its errors are faults.
+func audited[Q, A any](h *handler, procedure string,
+	method func(context.Context, *Q) (*A, error)) func(context.Context, *Q) error {
+	return func(ctx context.Context, req *Q) (err error) {
+		c := &auth.Call{Procedure: procedure, Address: auth.ClientOf(ctx), Request: req}
+		if refused := h.interceptor.run(ctx, c, func() error {
+			_, err = method(ctx, req)
+			return err
+		}); refused != nil && err == nil {
+			err = fault.New(belfryv1.Reason_REASON_UNAUTHENTICATED)
+		}
 		return err
-	}); refused != nil && err == nil {
-		err = fault.New(belfryv1.Reason_REASON_UNAUTHENTICATED)
 	}
-	return res, err
 }
 
 // failed measures and audits a call that did not go through run, and failed.

@@ -29,8 +29,9 @@ type Config struct {
 	// Queues carries out what connections ask for, and Router finds shards.
 	Queues *queue.Service
 	Router shardcall.Router
-	// UpdateQueue changes the settings of a queue, for pause-tube.
-	UpdateQueue func(context.Context, *belfryv1.UpdateQueueRequest) (*belfryv1.UpdateQueueResponse, error)
+	// CreateQueue makes a queue, and UpdateQueue changes its settings, for pause-tube.
+	CreateQueue func(context.Context, *belfryv1.CreateQueueRequest) error
+	UpdateQueue func(context.Context, *belfryv1.UpdateQueueRequest) error
 	// Identify returns the context of a connection's calls, with the caller in it, or refuses the
 	// connection.
 	Identify func(net.Conn) (context.Context, error)

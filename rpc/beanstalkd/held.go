@@ -18,21 +18,22 @@ type heldJob struct {
 // deadlineMargin is how long before the end of a lease a reserve answers DEADLINE_SOON.
 const deadlineMargin = time.Second
 
-// hold keeps a job that was granted, and returns its id.
-func (c *conn) hold(grant *wire.Grant) (id uint64) {
-	ref := wire.Ref(grant.Job)
+// hold keeps a job that was granted for so long, and returns its id.
+func (c *conn) hold(ref fsm.Ref, lease time.Duration) (id uint64) {
 	id = protocol.IDOf(c.door.cfg.Router.Shard(ref.Queue, ref.Partition), ref.Serial)
-	c.held[id] = &heldJob{ref: ref, until: time.Now().Add(leaseLeft(grant))}
+	c.held[id] = &heldJob{ref: ref, until: time.Now().Add(lease)}
 	c.setPinned()
 	return id
 }
 
-// leaseLeft returns how long the lease of a grant is, by the clock of its shard.
-func leaseLeft(grant *wire.Grant) time.Duration {
-	if grant.Witness == nil {
-		return grant.LeaseTTR
+// holdGrant is hold for a grant. Its lease is counted from when it was granted, by the clock of the
+// shard.
+func (c *conn) holdGrant(grant *wire.Grant) (id uint64) {
+	lease := grant.LeaseTTR
+	if grant.Witness != nil {
+		lease = min(lease, grant.Until.Sub(fsm.Time(grant.Witness.GetTime().AsTime().UnixNano())))
 	}
-	return min(grant.LeaseTTR, grant.Until.Sub(fsm.Time(grant.Witness.GetTime().AsTime().UnixNano())))
+	return c.hold(wire.Ref(grant.Job), lease)
 }
 
 // drop forgets a job that the connection held.

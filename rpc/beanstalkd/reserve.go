@@ -43,7 +43,7 @@ func (c *conn) reserve(ctx context.Context, timeout time.Duration) *fault.Error 
 		grant, f := c.take(ctx, queues, min(left, pollMax))
 		switch {
 		case grant != nil:
-			c.out = protocol.AppendReserved(c.out, c.hold(grant), grant.Body)
+			c.out = protocol.AppendReserved(c.out, c.holdGrant(grant), grant.Body)
 			return nil
 		case c.isInterrupted() || c.in.ended:
 			c.answer(protocol.TimedOut)
@@ -185,13 +185,13 @@ func (c *conn) reserveJob(ctx context.Context, id uint64) *fault.Error {
 		return nil
 	case a.Fault != nil:
 		return a.Fault
-	case len(a.Result.Grants) == 0:
+	case len(a.Result.Grants) == 0 || a.Request == nil: // it is the answer to an attempt whose lease has ended
 		c.answer(protocol.NotFound)
 		return nil
 	}
 	grant := a.Result.Grants[0]
-	job.Fence, job.Until, job.LeaseTTR = grant.Fence, grant.Until, 0
-	granted := &wire.Grant{Job: job, Witness: a.Witness()}
-	c.out = protocol.AppendReserved(c.out, c.hold(granted), job.Body)
+	ref := fsm.Ref{Queue: grant.Queue, Partition: grant.Partition, Serial: grant.Serial, Fence: grant.Fence}
+	c.hold(ref, grant.Until.Sub(a.Request.Time))
+	c.out = protocol.AppendReserved(c.out, id, job.Body)
 	return nil
 }

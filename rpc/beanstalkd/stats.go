@@ -10,13 +10,9 @@ import (
 	"syscall"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/rpc/beanstalkd/protocol"
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
@@ -119,21 +115,29 @@ func (c *conn) query(ctx context.Context, shard uint32, q fsm.Query) (r fsm.Read
 	return r, f
 }
 
+// figuresOf returns the counts of a queue.
+func (c *conn) figuresOf(ctx context.Context, queue string) (sum figures, f *fault.Error) {
+	for _, shard := range c.door.cfg.Router.Shards(queue) {
+		r, f := c.query(ctx, shard, &fsm.QueueQuery{Queue: queue})
+		if f != nil {
+			return figures{}, f
+		}
+		for i := range r.Queues {
+			sum.add(&r.Queues[i])
+		}
+	}
+	return sum, nil
+}
+
 // statsTube shows a tube in figures.
 func (c *conn) statsTube(ctx context.Context, tube string) *fault.Error {
 	queue := protocol.QueueOf(tube)
 	if f := c.door.cfg.Queues.Allow(ctx, tokens.View, queue); f != nil {
 		return f
 	}
-	var sum figures
-	for _, shard := range c.door.cfg.Router.Shards(queue) {
-		r, f := c.query(ctx, shard, &fsm.QueueQuery{Queue: queue})
-		if f != nil {
-			return f
-		}
-		for i := range r.Queues {
-			sum.add(&r.Queues[i])
-		}
+	sum, f := c.figuresOf(ctx, queue)
+	if f != nil {
+		return f
 	}
 	ref, known := c.door.tubes.of(tube)
 	if !known && sum.jobs == 0 {
@@ -261,28 +265,4 @@ var statsOps = [...]protocol.Op{ //nolint:gochecknoglobals // a table that nothi
 // seconds6 formats a time that the system counted.
 func seconds6(t syscall.Timeval) string {
 	return strconv.FormatFloat(float64(t.Sec)+float64(t.Usec)/1e6, 'f', 6, 64)
-}
-
-// pause keeps the jobs of a tube from being reserved for a while; 0 ends that.
-func (c *conn) pause(ctx context.Context, tube string, wait time.Duration) *fault.Error {
-	queue := protocol.QueueOf(tube)
-	_, known := c.door.tubes.of(tube)
-	settings := &belfryv1.QueueSettings{Paused: proto.Bool(wait > 0)}
-	if wait > 0 {
-		settings.PausedUntil = timestamppb.New(time.Now().Add(min(wait, c.door.cfg.DelayMax)))
-	}
-	_, err := c.door.cfg.UpdateQueue(ctx, &belfryv1.UpdateQueueRequest{Queue: queue, Settings: settings})
-	f := faultOf(err)
-	switch {
-	case f == nil, known && f.Reason == belfryv1.Reason_REASON_QUEUE_NOT_FOUND: // a tube without a job yet
-		if c.answer(protocol.Paused); known {
-			c.door.tubes.paused(tube)
-		}
-		return nil
-	case f.Reason == belfryv1.Reason_REASON_QUEUE_NOT_FOUND:
-		c.answer(protocol.NotFound)
-		return nil
-	default:
-		return f
-	}
 }
