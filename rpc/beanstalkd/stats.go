@@ -233,7 +233,8 @@ func (c *conn) stats(ctx context.Context) *fault.Error {
 	s.Number("current-waiting", open.waiting)
 	s.Number("total-connections", d.counts.connections.Load())
 	s.Number("pid", uint64(os.Getpid())) //nolint:gosec // above 0
-	s.Text("version", strconv.Quote(d.cfg.Version))
+	s.Text("version", strconv.Quote(protocol.Version)) // libraries decide by it what they may ask for
+	s.Text("belfry-version", strconv.Quote(d.cfg.Version))
 	var used syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used) // zeros if that fails
 	s.Text("rusage-utime", seconds6(used.Utime))

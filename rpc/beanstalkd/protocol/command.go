@@ -9,6 +9,9 @@ import (
 	"strings"
 )
 
+// Version is the version of beanstalkd whose protocol this is.
+const Version = "1.13"
+
 // Op is a command of the protocol.
 type Op uint8
 
