@@ -174,6 +174,21 @@ func TestCloseReleases(t *testing.T) {
 	}
 }
 
+// TestLapse: a job whose lease ends is reserved by the next one. Its first holder cannot finish it.
+func TestLapse(t *testing.T) {
+	address, _ := serve(t)
+	first, second := connect(t, address), connect(t, address)
+	id := first.put(t, "5 0 1", "x")
+	first.expect(t, "reserve", "RESERVED "+id+" 1 x")
+	second.expect(t, "reserve", "RESERVED "+id+" 1 x")
+	for _, command := range []string{"delete ", "touch "} {
+		first.expect(t, command+id, "NOT_FOUND")
+	}
+	if got := first.ask(t, "stats-job "+id+"\n"); !strings.Contains(got, "reserves: 2\ntimeouts: 1\n") {
+		t.Errorf("statistics %q", got)
+	}
+}
+
 // TestDeadlineSoon: in the last second of a lease a reserve without a job says so.
 func TestDeadlineSoon(t *testing.T) {
 	address, _ := serve(t)

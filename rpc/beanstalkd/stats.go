@@ -232,7 +232,7 @@ func (c *conn) stats(ctx context.Context) *fault.Error {
 	s.Number("current-workers", open.workers)
 	s.Number("current-waiting", open.waiting)
 	s.Number("total-connections", d.counts.connections.Load())
-	s.Number("pid", uint64(os.Getpid())) //nolint:gosec // above 0
+	s.Number("pid", uint64(os.Getpid()))               //nolint:gosec // above 0
 	s.Text("version", strconv.Quote(protocol.Version)) // libraries decide by it what they may ask for
 	s.Text("belfry-version", strconv.Quote(d.cfg.Version))
 	var used syscall.Rusage
