@@ -115,12 +115,13 @@ func (c *conn) use(tube string) {
 
 // watch adds a tube to those from which jobs are reserved.
 func (c *conn) watch(tube string) {
-	if c.door.cfg.Queues.CheckName(protocol.QueueOf(tube)) != nil {
+	queue := protocol.QueueOf(tube)
+	if c.door.cfg.Queues.CheckName(queue) != nil {
 		c.answer(protocol.BadFormat)
 		return
 	}
 	if !slices.Contains(c.watched, tube) {
-		c.watched = append(c.watched, tube)
+		c.watched, c.queues = append(c.watched, tube), append(c.queues, queue)
 		c.door.tubes.watch(tube, 1)
 	}
 	c.out = protocol.AppendWatching(c.out, len(c.watched))
@@ -134,7 +135,7 @@ func (c *conn) ignore(tube string) {
 		return
 	}
 	if i >= 0 {
-		c.watched = slices.Delete(c.watched, i, i+1)
+		c.watched, c.queues = slices.Delete(c.watched, i, i+1), slices.Delete(slices.Clone(c.queues), i, i+1)
 		c.door.tubes.watch(tube, -1)
 	}
 	c.out = protocol.AppendWatching(c.out, len(c.watched))

@@ -35,6 +35,7 @@ type conn struct {
 	used    string
 	queue   string   // of the tube in use
 	watched []string // in the order of their watch commands
+	queues  []string // of the watched tubes; a call that is under way may have them
 	held    map[uint64]*heldJob
 	batch   batch
 	// producer and worker say that it has put, or reserved.

@@ -137,7 +137,8 @@ func (d *Door) isClosed() bool {
 func (d *Door) accept(accepted net.Conn) {
 	c := &conn{
 		door: d, net: accepted, used: defaultTube, queue: defaultTube, watched: []string{defaultTube},
-		held: map[uint64]*heldJob{},
+		queues: []string{defaultTube},
+		held:   map[uint64]*heldJob{},
 	}
 	if d.limiter != nil {
 		if c.slot, _ = d.limiter.Acquire(accepted); c.slot == nil {

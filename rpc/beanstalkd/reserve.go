@@ -25,22 +25,20 @@ const (
 // reserve reserves a job of the watched tubes, and waits for one.
 func (c *conn) reserve(ctx context.Context, timeout time.Duration) *fault.Error {
 	c.worker.Store(true)
-	queues := make([]string, len(c.watched))
-	for i, tube := range c.watched {
-		queues[i] = protocol.QueueOf(tube)
-		if f := c.door.cfg.Queues.Allow(ctx, tokens.Consume, queues[i]); f != nil {
+	for _, queue := range c.queues {
+		if f := c.door.cfg.Queues.Allow(ctx, tokens.Consume, queue); f != nil {
 			return f
 		}
 	}
-	queues = c.byFirstJob(ctx, queues)
+	queues := c.byFirstJob(ctx)
 	began := time.Now()
-	for {
+	for wait := time.Duration(0); ; { // a job that is there costs less without waiting
+		grant, f := c.take(ctx, queues, wait)
 		now := time.Now()
 		left, answer := timeout-now.Sub(began), protocol.TimedOut
 		if first, ok := c.firstDeadline(now); ok && first.Sub(now)-deadlineMargin < left {
 			left, answer = first.Sub(now)-deadlineMargin, protocol.DeadlineSoon
 		}
-		grant, f := c.take(ctx, queues, min(left, pollMax))
 		switch {
 		case grant != nil:
 			c.out = protocol.AppendReserved(c.out, c.holdGrant(grant), grant.Body)
@@ -50,23 +48,25 @@ func (c *conn) reserve(ctx context.Context, timeout time.Duration) *fault.Error 
 			return nil
 		case f != nil && !repeats(f):
 			return f
-		case left <= pollMax && time.Since(now) >= left:
+		case left <= 0:
 			c.answer(answer)
 			return nil
 		case f != nil && !c.sleep(ctx, min(max(f.RetryAfter, retryPause), left)):
 			c.answer(protocol.TimedOut)
 			return nil
 		}
+		wait = min(left, pollMax)
 	}
 }
 
-// byFirstJob returns the queues in the order of their first READY jobs: beanstalkd reserves the job of
+// byFirstJob returns the queues of the watched tubes in the order of their first READY jobs: beanstalkd reserves the job of
 // the lowest priority in all tubes, and of those the one that was put first. Queues whose shard does
 // not answer, and those without a job, come last.
-func (c *conn) byFirstJob(ctx context.Context, queues []string) []string {
-	if len(queues) == 1 {
-		return queues
+func (c *conn) byFirstJob(ctx context.Context) []string {
+	if len(c.queues) == 1 {
+		return c.queues
 	}
+	queues := slices.Clone(c.queues)
 	firsts := make(map[string]*fsm.Job, len(queues))
 	for _, queue := range queues {
 		for _, shard := range c.door.cfg.Router.Shards(queue) {
