@@ -10,7 +10,7 @@ func keyBugs() []Bug {
 			Name: "key-limit-over", What: "a key may have one lease more than its limit",
 			Claims: []string{"I43"}, Workloads: workloads,
 			Edits: []Edit{before(lists, `switch {
-	case g.Ready == 0:`, `if limit > 0 && planted("key-limit-over") {
+	case g.Memory != 0 &&`, `if limit > 0 && planted("key-limit-over") {
 		limit++
 	}`)},
 		},
