@@ -57,8 +57,8 @@ func (s *Server) NewBeanstalkd(cfg Beanstalkd) FrontDoor {
 // handshakeMax is how long the TLS handshake of a connection may take.
 const handshakeMax = 10 * time.Second
 
-// identifyConnection returns the context for the calls of a connection whose protocol carries no token: of the
-// token that its certificate names, else of the token in a file.
+// identifyConnection returns the context for the calls of a connection whose protocol carries no
+// token: of the token that its certificate names, else of the token in a file.
 func (h *handler) identifyConnection(c net.Conn, tokenFile string) (context.Context, error) {
 	ctx := auth.Connected(context.Background(), c.RemoteAddr())
 	if secure, ok := c.(*tls.Conn); ok {
@@ -85,8 +85,8 @@ func (h *handler) identifyConnection(c net.Conn, tokenFile string) (context.Cont
 	return ctx, nil
 }
 
-// audited returns a method of an administrator for a front door: its calls are authorized, measured and
-// audited. Its errors are faults.
+// audited returns a method of an administrator for a front door: its calls are authorized, measured
+// and audited. Its errors are faults.
 func audited[Q, A any](h *handler, procedure string,
 	method func(context.Context, *Q) (*A, error)) func(context.Context, *Q) error {
 	return func(ctx context.Context, req *Q) (err error) {

@@ -109,6 +109,21 @@ func TestScopes(t *testing.T) {
 	c.expect(t, "reserve-with-timeout 0", "INTERNAL_ERROR")
 }
 
+// TestTokenEndsWhileAJobIsHeld: the holder can do nothing more to the job.
+func TestTokenEndsWhileAJobIsHeld(t *testing.T) {
+	k, file := newKeyring(t, "put,consume:default")
+	address, _ := serveWith(t, rpc.Beanstalkd{JobBytesMax: jobBytesMax, TokenFile: file}, func(c *rpc.Config) {
+		c.Authenticator = k
+	})
+	c := connect(t, address)
+	id := c.put(t, "1 0 100", "x")
+	c.expect(t, "reserve", "RESERVED "+id+" 1 x")
+	k.forget()
+	for _, command := range []string{"delete " + id, "release " + id + " 1 0", "bury " + id + " 1", "touch " + id} {
+		c.expect(t, command, "INTERNAL_ERROR")
+	}
+}
+
 // TestWithoutAToken: where calls need tokens, a door without one allows nothing.
 func TestWithoutAToken(t *testing.T) {
 	k, _ := newKeyring(t, "admin:*")

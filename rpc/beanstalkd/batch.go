@@ -29,7 +29,8 @@ type batch struct {
 	puts  groupCall[*fsm.Put]
 	acks  groupCall[*fsm.Ack]
 	ids   []uint64 // of the acks
-	bytes int      // of the bodies
+	jobs  []*heldJob
+	bytes int // of the bodies
 	began time.Time
 }
 
@@ -55,7 +56,8 @@ type batches struct {
 func (c *conn) joinsBatch(ctx context.Context, cmd *protocol.Command) bool {
 	if cmd.Op == protocol.Delete {
 		job := c.held[cmd.ID]
-		return job != nil && job.until.After(time.Now())
+		return job != nil && job.until.After(time.Now()) &&
+			c.door.cfg.Queues.Allow(ctx, tokens.Consume, job.ref.Queue) == nil
 	}
 	return cmd.Op == protocol.Put && c.door.cfg.Queues.Allow(ctx, tokens.Put, c.queue) == nil
 }
@@ -68,7 +70,7 @@ func (c *conn) addToBatch(ctx context.Context, cmd *protocol.Command, body []byt
 	}
 	job := c.held[cmd.ID]
 	c.drop(cmd.ID)
-	return c.addAck(ctx, cmd.ID, job.ref)
+	return c.addAck(ctx, cmd.ID, job)
 }
 
 // putOf returns the put of a command. Its job never runs out of attempts, as in beanstalkd.
@@ -100,15 +102,16 @@ func (c *conn) addPut(ctx context.Context, put *fsm.Put) error {
 }
 
 // addAck adds the delete of a job that the connection holds.
-func (c *conn) addAck(ctx context.Context, id uint64, ref fsm.Ref) error {
-	shard := c.door.cfg.Router.Shard(ref.Queue, ref.Partition)
+func (c *conn) addAck(ctx context.Context, id uint64, job *heldJob) error {
+	shard := c.door.cfg.Router.Shard(job.ref.Queue, job.ref.Partition)
 	if !c.batch.suits(shard, false) {
 		if err := c.runBatch(ctx); err != nil {
 			return err
 		}
 	}
 	c.beginBatch(shard)
-	c.batch.acks.commands, c.batch.ids = append(c.batch.acks.commands, &fsm.Ack{Ref: ref}), append(c.batch.ids, id)
+	c.batch.acks.commands = append(c.batch.acks.commands, &fsm.Ack{Ref: job.ref})
+	c.batch.ids, c.batch.jobs = append(c.batch.ids, id), append(c.batch.jobs, job)
 	return nil
 }
 
@@ -129,7 +132,8 @@ func (c *conn) runBatch(ctx context.Context) (err error) {
 	case len(b.acks.commands) > 0:
 		err = c.runAcks(ctx)
 		clear(b.acks.commands)
-		b.acks.commands, b.acks.answers, b.ids = b.acks.commands[:0], b.acks.answers[:0], b.ids[:0]
+		clear(b.jobs)
+		b.acks.commands, b.acks.answers, b.ids, b.jobs = b.acks.commands[:0], b.acks.answers[:0], b.ids[:0], b.jobs[:0]
 	}
 	return err
 }
@@ -145,16 +149,13 @@ func (c *conn) runPuts(ctx context.Context) error {
 	}
 	for i := range b.puts.answers {
 		a := &b.puts.answers[i]
-		c.ended(ctx, protocol.Put, a.fault, b.began)
 		if a.fault == nil {
 			shard := c.door.cfg.Router.Shard(b.puts.commands[i].Queue, a.partition)
 			c.out = protocol.AppendInserted(c.out, protocol.IDOf(shard, a.serial))
-			continue
 		}
-		if a.fault.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
-			return a.fault // the connection ends without an answer, as if the server had died
+		if err := c.end(ctx, protocol.Put, a.fault, b.began); err != nil {
+			return err
 		}
-		c.answer(putRefusal(a.fault))
 	}
 	return nil
 }
@@ -164,8 +165,7 @@ func putRefusal(f *fault.Error) string {
 	switch f.Reason {
 	case belfryv1.Reason_REASON_SHUTTING_DOWN:
 		return protocol.Draining
-	case belfryv1.Reason_REASON_FORBIDDEN, belfryv1.Reason_REASON_UNAUTHENTICATED, belfryv1.Reason_REASON_INTERNAL,
-		belfryv1.Reason_REASON_INVALID:
+	case belfryv1.Reason_REASON_FORBIDDEN, belfryv1.Reason_REASON_UNAUTHENTICATED, belfryv1.Reason_REASON_INVALID:
 		return protocol.InternalError
 	default:
 		return protocol.OutOfMemory
@@ -182,19 +182,20 @@ func (c *conn) runAcks(ctx context.Context) error {
 		return errNoAnswers
 	}
 	for i := range b.acks.answers {
-		f := b.acks.answers[i].fault
-		if f != nil && f.Reason == belfryv1.Reason_REASON_STALE_LEASE {
-			// The lease has lapsed, so the job is one like others.
-			if err := c.deleteByID(ctx, b.ids[i]); err != nil {
-				return err
-			}
-			continue
+		f, began := b.acks.answers[i].fault, b.began
+		switch {
+		case f == nil:
+			c.answer(protocol.Deleted)
+		case f.Reason == belfryv1.Reason_REASON_STALE_LEASE: // it has lapsed, so the job is one like others
+			began = time.Now()
+			f = c.deleteByID(ctx, b.ids[i])
+		default: // the connection still holds the job, and releases it at its end
+			c.held[b.ids[i]] = b.jobs[i]
+			c.setPinned()
 		}
-		c.ended(ctx, protocol.Delete, f, b.began)
-		if f != nil {
-			return f
+		if err := c.end(ctx, protocol.Delete, f, began); err != nil {
+			return err
 		}
-		c.out = append(c.out, protocol.Deleted...)
 	}
 	return nil
 }

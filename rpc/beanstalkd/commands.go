@@ -18,17 +18,20 @@ import (
 func (c *conn) run(ctx context.Context, cmd *protocol.Command) error {
 	c.door.counts.commands[cmd.Op].Add(1)
 	began := time.Now()
-	f := c.carryOut(ctx, cmd)
-	c.ended(ctx, cmd.Op, f, began)
-	if f == nil {
-		return nil
-	}
-	if f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
+	return c.end(ctx, cmd.Op, c.carryOut(ctx, cmd), began)
+}
+
+// end measures a command. If it failed, end answers it, or ends the connection with an error if it may
+// have been applied: as if the server had died.
+func (c *conn) end(ctx context.Context, op protocol.Op, f *fault.Error, began time.Time) error {
+	c.ended(ctx, op, f, began)
+	switch {
+	case f == nil:
+	case f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED:
 		return f
-	}
-	if cmd.Op == protocol.Put {
+	case op == protocol.Put:
 		c.answer(putRefusal(f))
-	} else {
+	default:
 		c.answer(protocol.InternalError)
 	}
 	return nil

@@ -131,17 +131,19 @@ func (c *conn) isInterrupted() bool {
 // closes.
 func (c *conn) setWait(end context.CancelFunc) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.endWait = end; end != nil && c.interrupted {
+	c.endWait = end
+	if end != nil && c.interrupted {
 		end()
 	}
+	c.mu.Unlock()
+	c.setPinned()
 }
 
-// setPinned keeps the slot of a connection that holds jobs from newcomers.
+// setPinned keeps the slot of a connection that holds jobs, or waits for one, from newcomers.
 func (c *conn) setPinned() {
 	switch {
 	case c.slot == nil:
-	case len(c.held) > 0:
+	case len(c.held) > 0, c.isWaiting():
 		c.slot.Pin() // if the slot was taken, the connection is closed and its reader fails
 	default:
 		c.slot.Unpin()

@@ -231,8 +231,14 @@ func TestGroups(t *testing.T) {
 		c := connect(t, address)
 		group.Go(func() {
 			for range puts {
-				if id, again := all.LoadOrStore(c.put(t, "1 0 60", "x"), true); again {
-					t.Errorf("the id %v was given twice", id)
+				err := c.send("put 1 0 60 1\nx\n")
+				answer, received := c.receive()
+				if err != nil || received != nil || !strings.HasPrefix(answer, "INSERTED ") {
+					t.Errorf("a put is answered with %q, %v, %v", answer, err, received)
+					return
+				}
+				if _, again := all.LoadOrStore(answer, true); again {
+					t.Errorf("%q was answered twice", answer)
 				}
 			}
 		})

@@ -48,14 +48,14 @@ func (c *conn) reserve(ctx context.Context, timeout time.Duration) *fault.Error 
 			return nil
 		case f != nil && !repeats(f):
 			return f
-		case left <= 0:
+		case left <= 0 && wait <= 0: // the last look was after the end: a job may fall due just then
 			c.answer(answer)
 			return nil
-		case f != nil && !c.sleep(ctx, min(max(f.RetryAfter, retryPause), left)):
+		case f != nil && !c.sleep(ctx, max(0, min(max(f.RetryAfter, retryPause), left))):
 			c.answer(protocol.TimedOut)
 			return nil
 		}
-		wait = min(left, pollMax)
+		wait = max(0, min(left, pollMax))
 	}
 }
 

@@ -33,6 +33,10 @@ func stateName(s fsm.State) string {
 // wholeSeconds returns a duration in seconds, rounded down; 0 if it is negative.
 func wholeSeconds(d time.Duration) uint64 { return uint64(max(0, d/time.Second)) } //nolint:gosec // not negative
 
+// secondsLeft returns the whole seconds until a time. Times of a shard are rounded up to a
+// millisecond, so that a lease of 10 s that has just begun would have 10 s left, where beanstalkd says 9.
+func secondsLeft(until, now fsm.Time) uint64 { return wholeSeconds(until.Sub(now) - time.Millisecond) }
+
 // statsJob shows a job in figures.
 func (c *conn) statsJob(ctx context.Context, id uint64) *fault.Error {
 	job, f := c.find(ctx, id, tokens.Consume, tokens.Put)
@@ -41,12 +45,12 @@ func (c *conn) statsJob(ctx context.Context, id uint64) *fault.Error {
 	}
 	now := fsm.Time(time.Now().UnixNano())
 	tube, _ := protocol.TubeOf(job.Queue)
-	left := time.Duration(0)
+	left := uint64(0)
 	switch job.State {
 	case fsm.Delayed:
-		left = job.Due.Sub(now)
+		left = secondsLeft(job.Due, now)
 	case fsm.Reserved:
-		left = job.Until.Sub(now)
+		left = secondsLeft(job.Until, now)
 	default:
 	}
 	uses := fsm.Uses{}
@@ -61,7 +65,7 @@ func (c *conn) statsJob(ctx context.Context, id uint64) *fault.Error {
 	s.Number("age", wholeSeconds(now.Sub(job.Created)))
 	s.Number("delay", wholeSeconds(job.FirstDue.Sub(job.Created)))
 	s.Number("ttr", wholeSeconds(job.TTR))
-	s.Number("time-left", wholeSeconds(left))
+	s.Number("time-left", left)
 	s.Number("file", 0)
 	s.Number("reserves", uint64(uses.Reserves))
 	s.Number("timeouts", uint64(uses.Lapses))

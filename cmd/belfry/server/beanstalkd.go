@@ -16,10 +16,11 @@ type Beanstalkd struct {
 	Listen string
 	// JobBytesMax bounds the body of a job.
 	JobBytesMax int
-	// TokenFile has the token under which all connections act that prove no other. The file is read at
-	// each connection. Empty is none.
+	// TokenFile has the token under which all connections act. The file is read at each connection. Empty
+	// is none.
 	TokenFile string
-	// ClientCA are the authorities of clients' certificates; each names a token by its common name.
+	// ClientCA are the authorities of the certificates that clients must show; each names a token by its
+	// common name. Empty asks for none. It excludes TokenFile.
 	ClientCA string
 }
 
@@ -39,7 +40,10 @@ func (b *Beanstalkd) check(cfg *Config) error {
 		return &ConfigError{"--beanstalkd-listen: with --root-tokens every call needs a token, and beanstalkd's protocol " +
 			"carries none: --beanstalkd-token-file names a token for all connections, --beanstalkd-client-ca lets the " +
 			"certificate of a client name one"}
-	case b.TokenFile != "" && b.ClientCA == "" && !cfg.Insecure && !local(b.Listen):
+	case b.TokenFile != "" && b.ClientCA != "":
+		return &ConfigError{"--beanstalkd-token-file and --beanstalkd-client-ca: have both, want one: a connection acts under " +
+			"the token of the file, or under the one that its certificate names"}
+	case b.TokenFile != "" && !cfg.Insecure && !local(b.Listen):
 		return &ConfigError{fmt.Sprintf("--beanstalkd-listen: whoever reaches %s could do what the token of "+
 			"--beanstalkd-token-file may: --beanstalkd-client-ca asks clients for certificates; or listen on loopback, or say "+
 			"--insecure if the network is protected", b.Listen)}
@@ -81,10 +85,7 @@ func (b *Beanstalkd) secure(clients *tls.Config) (*tls.Config, error) {
 	if err != nil {
 		return nil, &ConfigError{fmt.Sprintf("--beanstalkd-client-ca: %s", err)}
 	}
-	clients.ClientCAs, clients.ClientAuth = pool, tls.VerifyClientCertIfGiven
-	if b.TokenFile == "" {
-		clients.ClientAuth = tls.RequireAndVerifyClientCert
-	}
+	clients.ClientCAs, clients.ClientAuth = pool, tls.RequireAndVerifyClientCert
 	return clients, nil
 }
 
