@@ -21,6 +21,8 @@ const (
 	sequencesVariable = "BELFRY_BEANSTALKD_SEQUENCES"
 	seedVariable      = "BELFRY_BEANSTALKD_SEED"
 	sequencesDefault  = 400
+	// sequencesMax is how many sequences a server gets: beanstalkd looks through all its tubes for one.
+	sequencesMax = 4000
 	// sequencesAtOnce is how many sequences run side by side, since some of them wait.
 	sequencesAtOnce = 32
 	commandsMax     = 40
@@ -77,15 +79,24 @@ func variable(t *testing.T, name string, otherwise uint64) uint64 {
 // TestAsBeanstalkd sends random sequences of commands to the door and to a beanstalkd. The answers
 // are the same but for the ids of jobs and times.
 func TestAsBeanstalkd(t *testing.T) {
-	theirs := reference(t)
-	ours, _ := serve(t)
 	sequences, seed := variable(t, sequencesVariable, sequencesDefault), variable(t, seedVariable, rand.Uint64())
 	t.Logf("%s=%d", seedVariable, seed)
+	for done := uint64(0); done < sequences && !t.Failed(); done += sequencesMax {
+		last := min(done+sequencesMax, sequences)
+		t.Run(fmt.Sprintf("%d-%d", done+1, last), func(t *testing.T) { compareSequences(t, seed, done+1, last) })
+	}
+}
+
+// compareSequences tries some sequences.
+func compareSequences(t *testing.T, seed, first, last uint64) {
+	theirs := reference(t)
+	ours, _ := serve(t)
 	var next atomic.Uint64
+	next.Store(first - 1)
 	var group sync.WaitGroup
 	for range sequencesAtOnce {
 		group.Go(func() {
-			for n := next.Add(1); n <= sequences && !t.Failed(); n = next.Add(1) {
+			for n := next.Add(1); n <= last && !t.Failed(); n = next.Add(1) {
 				s := &sequence{random: rand.New(rand.NewPCG(seed, n)), name: fmt.Sprintf("s%d.", n)}
 				if err := s.run(t.Context(), ours, theirs); err != nil {
 					t.Errorf("sequence %d: %v\n%s", n, err, strings.Join(s.log, "\n"))
