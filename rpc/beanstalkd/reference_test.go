@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -45,6 +46,7 @@ func reference(t *testing.T) string {
 		t.Fatal(err)
 	}
 	p := exec.CommandContext(t.Context(), program, "-l", host, "-p", port)
+	p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // also if the test runs out of time
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -138,8 +140,9 @@ type sequence struct {
 	ours   []*client
 	theirs []*client
 	// ids has the ids of each job: at ours, at theirs.
-	ids [][2]string
-	log []string
+	ids    [][2]string
+	delays int // how many there were
+	log    []string
 }
 
 // script carries out commands that begin with the number of a connection, and in which T is the tube.
@@ -227,19 +230,26 @@ func (s *sequence) priority() uint32 {
 	return []uint32{0, 1, 1023, 1024, 1 << 31, 4294967295}[s.random.IntN(6)]
 }
 
+// delay returns a delay in seconds that is not over before the sequence, and is far from those before:
+// jobs that are due in the same millisecond go by their ids here, and by nanoseconds in beanstalkd.
+func (s *sequence) delay() int {
+	s.delays++
+	return 1000 + s.random.IntN(100)*10*commandsMax + 10*s.delays
+}
+
 // command returns a command in which #N stands for the id of a job.
 func (s *sequence) command() string {
 	r := s.random
 	switch r.IntN(28) {
 	case 0, 1, 2, 3, 4, 5:
 		body := strings.Repeat("x", r.IntN(4))
-		return fmt.Sprintf("put %d %d %d %d\n%s", s.priority(), r.IntN(2)*1000*r.IntN(2), 100+r.IntN(100), len(body), body)
+		return fmt.Sprintf("put %d %d %d %d\n%s", s.priority(), r.IntN(2)*r.IntN(2)*s.delay(), 100+r.IntN(100), len(body), body)
 	case 6, 7, 8, 9, 10:
 		return "reserve-with-timeout 0"
 	case 11, 12, 13:
 		return "delete " + s.job()
 	case 14:
-		return fmt.Sprintf("release %s %d %d", s.job(), s.priority(), r.IntN(2)*1000)
+		return fmt.Sprintf("release %s %d %d", s.job(), s.priority(), r.IntN(2)*s.delay())
 	case 15:
 		return fmt.Sprintf("release %s %d 0", s.job(), s.priority())
 	case 16, 17:
