@@ -664,7 +664,7 @@ var importTable = []importRow{
 		dir: "rpc/beanstalkd",
 		may: []string{"access/connlimit", "access/tokens", "fsm", "rpc/auth", "rpc/beanstalkd/protocol", "rpc/belfry/...",
 			"rpc/drain", "rpc/fault", "rpc/queue", "rpc/shardcall", "rpc/wire"},
-		testMay:  []string{"cron", "cron/calendar", "rpc", "rpc/backend/backendtest"},
+		testMay:  []string{"cron", "cron/calendar", "node", "rpc", "rpc/backend/backendtest"},
 		external: []string{"google.golang.org/protobuf", "github.com/prometheus"},
 		reason:   "a front door carries out its commands by the services of the contract, and knows no shard",
 	},

@@ -41,8 +41,8 @@ func (b *Beanstalkd) check(cfg *Config) error {
 			"carries none: --beanstalkd-token-file names a token for all connections, --beanstalkd-client-ca lets the " +
 			"certificate of a client name one"}
 	case b.TokenFile != "" && b.ClientCA != "":
-		return &ConfigError{"--beanstalkd-token-file and --beanstalkd-client-ca: have both, want one: a connection acts under " +
-			"the token of the file, or under the one that its certificate names"}
+		return &ConfigError{"--beanstalkd-token-file and --beanstalkd-client-ca: have both, want one: a connection acts " +
+			"under the token of the file, or under the one that its certificate names"}
 	case b.TokenFile != "" && !cfg.Insecure && !local(b.Listen):
 		return &ConfigError{fmt.Sprintf("--beanstalkd-listen: whoever reaches %s could do what the token of "+
 			"--beanstalkd-token-file may: --beanstalkd-client-ca asks clients for certificates; or listen on loopback, or say "+
