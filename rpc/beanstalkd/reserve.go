@@ -48,7 +48,7 @@ func (c *conn) reserve(ctx context.Context, timeout time.Duration) *fault.Error 
 			return nil
 		case f != nil && !repeats(f):
 			return f
-		case left <= 0 && wait <= 0: // the last look was after the end: a job may fall due just then
+		case left <= 0 && wait <= 0: // it has looked after the end: a job may fall due just then
 			c.answer(answer)
 			return nil
 		case f != nil && !c.sleep(ctx, max(0, min(max(f.RetryAfter, retryPause), left))):
@@ -59,9 +59,9 @@ func (c *conn) reserve(ctx context.Context, timeout time.Duration) *fault.Error 
 	}
 }
 
-// byFirstJob returns the queues of the watched tubes in the order of their first READY jobs: beanstalkd reserves the job of
-// the lowest priority in all tubes, and of those the one that was put first. Queues whose shard does
-// not answer, and those without a job, come last.
+// byFirstJob returns the queues of the watched tubes in the order of their first READY jobs:
+// beanstalkd reserves the job of the lowest priority in all tubes, and of those the one that was put
+// first. Queues whose shard does not answer, and those without a job, come last.
 func (c *conn) byFirstJob(ctx context.Context) []string {
 	if len(c.queues) == 1 {
 		return c.queues
