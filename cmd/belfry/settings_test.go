@@ -122,8 +122,8 @@ func TestConfigurableFlags(t *testing.T) {
 	want := []string{
 		"accept-clock", "advertise", "beanstalkd-client-ca", "beanstalkd-listen", "beanstalkd-max-job-bytes",
 		"beanstalkd-token-file", "bootstrap-expect", "data", "debug-addr", "gossip-keys", "gossip-listen", "grace-period",
-		"insecure", "join", "listen", "lmstfy-listen", "log-format", "log-level", "memory", "metrics-max-queues", "mirror-queue",
-		"mirror-redis", "mirror-replicas", "mirror-token-file", "node-id", "output", "peer-listen",
+		"insecure", "join", "listen", "lmstfy-listen", "log-format", "log-level", "memory", "metrics-max-queues",
+		"mirror-queue", "mirror-redis", "mirror-replicas", "mirror-token-file", "node-id", "output", "peer-listen",
 		"print-addresses", "redis-ca", "redis-cert", "redis-key", "redis-password-file", "redis-tls-name",
 		"replication-factor", "root-tokens", "server", "shards", "timeout",
 		"tls-ca", "tls-cert", "tls-client-cert", "tls-client-key", "tls-key", "token-file", "ui", "ui-prefix", "zone",

@@ -82,7 +82,8 @@ func TestGroupsPassOn(t *testing.T) {
 	for i := range calls {
 		all.Go(func() {
 			call := &groupCall[int]{commands: []int{i}, proceed: make(chan bool, 1)}
-			if g.do(t.Context(), call); len(call.answers) != 1 || call.answers[0].serial != uint64(i) { //nolint:gosec // likewise
+			g.do(t.Context(), call)
+			if len(call.answers) != 1 || call.answers[0].serial != uint64(i) { //nolint:gosec // likewise
 				t.Errorf("call %d is answered with %v", i, call.answers)
 			}
 		})

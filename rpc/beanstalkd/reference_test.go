@@ -243,7 +243,8 @@ func (s *sequence) command() string {
 	switch r.IntN(28) {
 	case 0, 1, 2, 3, 4, 5:
 		body := strings.Repeat("x", r.IntN(4))
-		return fmt.Sprintf("put %d %d %d %d\n%s", s.priority(), r.IntN(2)*r.IntN(2)*s.delay(), 100+r.IntN(100), len(body), body)
+		delay := r.IntN(2) * r.IntN(2) * s.delay()
+		return fmt.Sprintf("put %d %d %d %d\n%s", s.priority(), delay, 100+r.IntN(100), len(body), body)
 	case 6, 7, 8, 9, 10:
 		return "reserve-with-timeout 0"
 	case 11, 12, 13:
