@@ -118,6 +118,55 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 	})
 }
 
+// A leader sends entries to its followers while it writes them. Until they are durable on its disk,
+// nobody gets an answer, and no replica applies them.
+func TestLeaderWhoseDiskIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, disks := onDisks(t, func(*node.Config) {})
+		leader, followers := c.Leader(0), c.Followers(0)
+		do(t, leader, put("x"))
+		c.Converge(0)
+		release := make(chan struct{})
+		disks.of(leader.name).SetHook(func(o diskfault.Op) error {
+			if o.Kind == diskfault.OpSync && strings.HasSuffix(o.Path, ".wal") {
+				<-release
+			}
+			return nil
+		})
+		before := leader.status(0)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := leader.Node.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{put("y")}})
+			ended <- err
+		}()
+		pass(2 * time.Second)
+		for _, m := range followers {
+			if st := m.status(0); st.LastIndex == before.LastIndex || st.CommitIndex > before.LastIndex {
+				t.Errorf("%s has %d entries, and knows %d of them to be committed; the leader's disk has %d", m.name,
+					st.LastIndex, st.CommitIndex, before.LastIndex)
+			}
+		}
+		for _, m := range c.Members() {
+			if held := heldJobs(t, m); held != 1 {
+				t.Errorf("%s has applied a put that its leader has not stored", m.name)
+			}
+		}
+		select {
+		case err := <-ended:
+			t.Errorf("the put ended with %v before the leader had stored it", err)
+		default:
+		}
+		close(release)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		c.Converge(0)
+		if held := heldJobs(t, followers[0]); held != 2 {
+			t.Errorf("%d jobs are held, want 2", held)
+		}
+	})
+}
+
 // A leader that finds its snapshot rotten when a follower needs it would try to send it for ever
 // (hashicorp/raft issue 522), and keep the follower out. Its process ends, and one that has what
 // the follower lacks leads.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -255,3 +256,25 @@ type errReader struct{}
 
 // Read implements io.Reader.
 func (errReader) Read([]byte) (int, error) { return 0, errors.New("it is read") }
+
+// Raft counts a leader's entry as committed before it is durable here.
+func TestFollowersLearnOnlyOfDurableEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAbsentee(t)
+		asked := make(chan uint64, 1)
+		a.back(t, "c", func(rpc raft.RPC) {
+			req := rpc.Command.(*raft.AppendEntriesRequest)
+			asked <- req.LeaderCommitIndex
+			rpc.Respond(&raft.AppendEntriesResponse{Term: req.Term, Success: true}, nil)
+		})
+		for first, want := range map[uint64]uint64{8: 7, 9: 8, math.MaxUint64: 8} {
+			a.Attach(a.raft, func() uint64 { return first })
+			if err := <-a.send(a.entries()); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-asked; got != want {
+				t.Errorf("if entry %d is not durable, entry %d is said to be committed, want %d", first, got, want)
+			}
+		}
+	})
+}

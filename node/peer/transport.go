@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -30,11 +31,13 @@ const aliveWithin = 500 * time.Millisecond
 type Transport struct {
 	*raft.NetworkTransport
 	// inbox is the channel from which Raft's main loop takes messages.
-	inbox  chan raft.RPC
-	done   chan struct{} // closed by Close
-	once   sync.Once
-	raft   atomic.Pointer[raft.Raft] // nil until attach
-	stream *stream
+	inbox chan raft.RPC
+	done  chan struct{} // closed by Close
+	once  sync.Once
+	raft  atomic.Pointer[raft.Raft] // nil until Attach
+	// unwritten returns the index of the first entry that is not durable here.
+	unwritten func() uint64
+	stream    *stream
 	// leave closes left, which ends the waits for servers.
 	left    chan struct{}
 	leaving sync.Once
@@ -56,16 +59,29 @@ type Progress struct {
 func newTransport(inner *raft.NetworkTransport, s *stream) *Transport {
 	t := &Transport{
 		NetworkTransport: inner, inbox: make(chan raft.RPC), done: make(chan struct{}),
-		followers: map[raft.ServerID]Progress{},
-		stream:    s, left: make(chan struct{}),
+		followers: map[raft.ServerID]Progress{}, unwritten: func() uint64 { return math.MaxUint64 },
+		stream: s, left: make(chan struct{}),
 	}
 	go t.forward()
 	return t
 }
 
-// Attach tells the transport which Raft uses it. Before, it treats every heartbeat as one that may
-// change the term, and waits for no follower.
-func (t *Transport) Attach(r *raft.Raft) { t.raft.Store(r) }
+// Attach tells the transport which Raft uses it, and from which entry on the log of this node is not
+// durable yet. Before, the transport treats every heartbeat as one that may change the term, waits
+// for no follower, and takes all entries for durable.
+func (t *Transport) Attach(r *raft.Raft, unwritten func() uint64) {
+	t.unwritten = unwritten
+	t.raft.Store(r)
+}
+
+// committed returns how far followers may know the log to be committed: Raft counts entries that
+// are not durable here.
+func (t *Transport) committed(index uint64) uint64 {
+	if t.raft.Load() == nil {
+		return index
+	}
+	return min(index, t.unwritten()-1)
+}
 
 // Reach returns nil if a server can be reached and runs the group. It opens a connection and closes
 // it.
@@ -215,7 +231,7 @@ func broken(err error) bool {
 // Raft has to know that a heartbeat failed.
 func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, req *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse) error {
-	req.Entries = firstEntries(req.Entries)
+	req.Entries, req.LeaderCommitIndex = firstEntries(req.Entries), t.committed(req.LeaderCommitIndex)
 	heartbeat := req.PrevLogEntry == 0 && len(req.Entries) == 0 // a leader has at least one entry
 	err := t.NetworkTransport.AppendEntries(id, target, req, resp)
 	for !heartbeat && unreached(err) {

@@ -69,10 +69,12 @@ type Group struct {
 
 // New returns a group that is not started yet.
 func New(cfg Config) *Group {
-	return &Group{
+	g := &Group{
 		cfg: cfg, done: make(chan struct{}), submitting: disk.NewChannelMutex(), wedged: wakeup.New(),
 		replica: &Replica{cfg: cfg, machine: cfg.Machine},
 	}
+	g.replica.log.Store(NewRecentLog(nil))
+	return g
 }
 
 // Name returns the name of the group.
@@ -182,13 +184,17 @@ func (g *Group) startRaft(stores *storage.Stores, trans *peer.Transport, notify 
 			return nil, fmt.Errorf("founding: %w", err)
 		}
 	}
-	r, err := raft.NewRaft(conf, g.replica, NewRecentLog(stores.Log), stores.Stable,
+	log := NewRecentLog(stores.Log)
+	g.replica.log.Store(log)
+	r, err := raft.NewRaft(conf, g.replica, log, termStore{stores.Stable, log},
 		snapshotStore{stores.Snapshots, g.replica}, trans)
 	if err != nil {
 		return nil, fmt.Errorf("starting raft: %w", err)
 	}
 	g.replica.started.Store(true)
-	trans.Attach(r)
+	// A sole voter has no replication beside which to write.
+	log.WriteBeside(func() bool { return r.State() == raft.Leader && g.replica.VoterCount() > 1 })
+	trans.Attach(r, log.Unwritten)
 	return r, nil
 }
 

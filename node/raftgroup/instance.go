@@ -37,6 +37,7 @@ func (i *instance) shutDown() error {
 			i.err = fmt.Errorf("stopping raft: %w", err)
 		}
 		close(i.ended)
+		_ = i.replica.log.Load().Drain() // a write that failed has ended the process
 		if err := i.stores.Close(); err != nil {
 			i.err = errors.Join(i.err, fmt.Errorf("closing the files: %w", err))
 		}

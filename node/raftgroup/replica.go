@@ -31,6 +31,9 @@ type Replica struct {
 	// would hold a state that no other replica has.
 	stopped atomic.Bool
 
+	// log is that of the present instance of Raft.
+	log atomic.Pointer[RecentLog]
+
 	mu          sync.RWMutex
 	machine     Machine
 	index, term uint64     // of the last applied entry
@@ -75,12 +78,17 @@ var (
 	_ raft.ConfigurationStore = (*Replica)(nil)
 )
 
-// Apply applies one entry. The result is an *appliedEntry.
+// Apply applies one entry. The result is an *appliedEntry. Raft counts a leader's entry as stored
+// here before it is durable, so Apply waits for that.
 func (r *Replica) Apply(log *raft.Log) any {
+	lost := r.log.Load().Await(log.Index)
 	start := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := &appliedEntry{term: log.Term, index: log.Index}
+	if lost != nil {
+		r.broken = fmt.Errorf("storing entry %d: %w", log.Index, lost)
+	}
 	if r.broken != nil {
 		out.err = r.broken
 		return out

@@ -42,8 +42,9 @@ func (g *Group) Status() Status {
 	}
 	st := Status{
 		Group: g.cfg.Name, Serving: g.Serves(), Leader: string(leader), Voters: members.Voters, Nonvoters: members.Nonvoters,
-		MembersIndex: members.Index,
-		Term:         r.CurrentTerm(), CommitIndex: r.CommitIndex(), AppliedIndex: r.AppliedIndex(), LastIndex: r.LastIndex(),
+		MembersIndex: members.Index, Term: r.CurrentTerm(),
+		CommitIndex:  min(r.CommitIndex(), r.replica.log.Load().Unwritten()-1),
+		AppliedIndex: r.AppliedIndex(), LastIndex: r.LastIndex(),
 	}
 	newest := g.SnapshotStats()
 	st.SnapshotIndex, st.SnapshotAt = newest.Index, newest.At
