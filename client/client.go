@@ -30,8 +30,8 @@ type Client struct {
 	sessions  session.Set
 	idle      interface{ CloseIdleConnections() } // nil with a transport of the caller
 	limits    Coalescing
-	puts      *coalesce.Calls[encodedPut, PutResult, destination]
-	acks      *coalesce.Calls[string, struct{}, destination]
+	puts      *callsByLeader[encodedPut, PutResult]
+	acks      *callsByLeader[string, struct{}]
 	gate      batching.Gate
 	polls     *coalesce.Polls[*Job]
 	tracer    *tracing.Tracer        // nil without a provider

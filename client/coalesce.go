@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"sync"
 
 	"github.com/belfrydb/belfry/client/internal/calls"
 	"github.com/belfrydb/belfry/client/internal/coalesce"
@@ -17,15 +18,54 @@ func (c *Client) startCoalescing() {
 		},
 		Gate: &c.gate, Start: c.start, Lifetime: c.lifetime,
 	}
-	c.puts = coalesce.NewCalls(coalesce.Config[encodedPut, PutResult, destination]{
+	c.puts = newCallsByLeader(coalesce.Config[encodedPut, PutResult, destination]{
 		Shared: shared, NewID: c.clock.NewID, Failed: c.leaveFailed, ClockSet: c.clock.SetForwardSince,
 		Send: sendOnce(c, sendPuts, func(put encodedPut) placement.Place { return put.place }),
 	})
-	c.acks = coalesce.NewCalls(coalesce.Config[string, struct{}, destination]{
+	c.acks = newCallsByLeader(coalesce.Config[string, struct{}, destination]{
 		Shared: shared, NewID: func() string { return "" }, Failed: c.leaveFailed, ClockSet: c.clock.SetForwardSince,
 		Send: sendOnce(c, sendAcks, placement.OfLease),
 	})
 	c.polls = coalesce.NewPolls(coalesce.PollConfig[*Job]{Shared: shared, Reserve: c.poll, GiveBack: c.giveBack})
+}
+
+// leadersMax bounds the leaders whose calls gather apart. Calls to further leaders gather together.
+const leadersMax = 64
+
+// callsByLeader are the calls of one kind, apart for each leader. A server carries out a batch of calls that
+// it leads itself; it has to forward the others, each queue of a batch in a call of its own.
+type callsByLeader[Q, R any] struct {
+	config coalesce.Config[Q, R, destination]
+
+	mu       sync.RWMutex
+	byLeader map[*endpoint]*coalesce.Calls[Q, R, destination] // nil for calls whose leader is not known
+}
+
+// newCallsByLeader returns the calls of one kind.
+func newCallsByLeader[Q, R any](config coalesce.Config[Q, R, destination]) *callsByLeader[Q, R] {
+	return &callsByLeader[Q, R]{config: config, byLeader: map[*endpoint]*coalesce.Calls[Q, R, destination]{
+		nil: coalesce.NewCalls(config),
+	}}
+}
+
+// to returns the calls that go to a leader, nil for one that is not known.
+func (l *callsByLeader[Q, R]) to(leader *endpoint) *coalesce.Calls[Q, R, destination] {
+	l.mu.RLock()
+	calls := l.byLeader[leader]
+	l.mu.RUnlock()
+	if calls != nil {
+		return calls
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.byLeader[leader] != nil:
+	case len(l.byLeader) > leadersMax:
+		return l.byLeader[nil]
+	default:
+		l.byLeader[leader] = coalesce.NewCalls(l.config)
+	}
+	return l.byLeader[leader]
 }
 
 // A sendFunc sends one batch once. It returns the reply to each entry, in order, or one error for
@@ -50,7 +90,7 @@ func sendOnce[Q, R any](c *Client, send sendFunc[Q, R], placeOf func(req Q) plac
 		var ep *endpoint
 		ep, got.At.n = c.endpoints.Pick()
 		about := placeOf(reqs[0])
-		// most batches are about one queue; the server there forwards the rest
+		// single calls of a batch have one leader, or had when they came; the server forwards the rest
 		got.At.direct = c.endpoints.routes.Leader(about)
 		if got.At.direct != nil {
 			ep = got.At.direct

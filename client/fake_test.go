@@ -36,7 +36,8 @@ type Fake struct {
 	// entryFault, if not nil, may refuse an entry of a batch unapplied.
 	entryFault func(queue string, attempt int) *belfryv1.EntryError
 	serial     uint64
-	jobs       []*fakeJob // in the order of their puts
+	leaseOf    func(queue string, serial, fence uint64) string // makes leases; nil for short ones that name no queue
+	jobs       []*fakeJob                                      // in the order of their puts
 	answers    map[string]fakeAnswer
 	calls      []fakeCall
 	parked     int           // Reserve calls that wait
@@ -305,6 +306,9 @@ func (f *Fake) grant(req *belfryv1.ReserveRequest) (jobs []*belfryv1.Job, next t
 		f.serial++
 		job.fence, job.attempt, job.state = f.serial, job.attempt+1, belfryv1.JobState_JOB_STATE_RESERVED
 		job.lease = fmt.Sprintf("lease-%d-%d", job.serial, job.fence)
+		if f.leaseOf != nil {
+			job.lease = f.leaseOf(job.queue, job.serial, job.fence)
+		}
 		ttr := job.ttr
 		if req.GetTtr() != nil {
 			ttr = req.GetTtr().AsDuration()

@@ -40,7 +40,8 @@ func (c *Client) ack(ctx context.Context, lease string) error {
 		return invalidError("the lease is not valid UTF-8")
 	}
 	if !c.limits.Off {
-		if _, err := c.acks.Do(ctx, lease, ackBytes+len(lease)); err != nil {
+		acks := c.acks.to(c.endpoints.routes.Leader(placement.OfLease(lease)))
+		if _, err := acks.Do(ctx, lease, ackBytes+len(lease)); err != nil {
 			return public(err)
 		}
 		return nil
@@ -67,7 +68,7 @@ func (c *Client) ackBatch(ctx context.Context, leases []string) ([]error, error)
 	errs := make([]error, len(leases))
 	for from := 0; from < len(leases); from += batchJobsMax {
 		chunk := leases[from:min(from+batchJobsMax, len(leases))]
-		c.acks.DoAll(ctx, chunk, func(i int, r coalesce.Reply[struct{}]) {
+		c.acks.to(nil).DoAll(ctx, chunk, func(i int, r coalesce.Reply[struct{}]) {
 			if r.Err != nil {
 				errs[from+i] = public(r.Err)
 			}

@@ -134,16 +134,17 @@ func WithDialer(dial func(ctx context.Context, network, addr string) (net.Conn, 
 }
 
 // Coalescing says how concurrent single calls share round trips. Put becomes PutBatch, Ack becomes
-// AckBatch, and several Reserve calls for one job become one call for many jobs. A batch leaves as
-// soon as fewer than InFlight others are in flight, with every call that has gathered by then. So a
-// lone caller never waits, and many callers form large batches by themselves. A Coalescing is an
-// [Option]:
+// AckBatch, and several Reserve calls for one job become one call for many jobs. A batch of puts or
+// acks has calls of one leader, once the client knows the leaders. It leaves as soon as fewer than
+// InFlight others are in flight to it, with every call that has gathered by then. So a lone caller
+// never waits, and many callers form large batches by themselves. A Coalescing is an [Option]:
 //
 //	c, err := client.New(addr, client.Coalescing{Off: true})
 type Coalescing struct {
 	// Off sends each call on its own.
 	Off bool
-	// InFlight is how many batches of one kind may be in flight at a time: 1 to 64, default 2.
+	// InFlight is how many batches of one kind may be in flight to one server at a time: 1 to 64,
+	// default 2.
 	InFlight int
 	// MaxDelay is how long to hold back a batch of puts or acks that is not full, so that more
 	// calls can join it: 0 to 1 s, default 0. It helps where round trips are expensive and callers

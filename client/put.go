@@ -216,7 +216,7 @@ func (c *Client) put(ctx context.Context, scratch *putScratch, req *belfryv1.Put
 	if err != nil {
 		return PutResult{}, invalidError("encoding the put: %v", err)
 	}
-	res, failed := c.puts.Do(ctx, put, bytes)
+	res, failed := c.puts.to(c.endpoints.routes.Leader(put.place)).Do(ctx, put, bytes)
 	if failed != nil {
 		return PutResult{}, public(failed)
 	}
@@ -301,7 +301,7 @@ func (p *putChunk) send(ctx context.Context) {
 	if len(p.puts) == 0 {
 		return
 	}
-	p.client.puts.DoAll(ctx, p.puts, func(i int, r coalesce.Reply[PutResult]) {
+	p.client.puts.to(nil).DoAll(ctx, p.puts, func(i int, r coalesce.Reply[PutResult]) {
 		p.results[p.places[i]] = r.Result
 		if r.Err != nil {
 			p.results[p.places[i]] = PutResult{Err: public(r.Err)}

@@ -37,6 +37,9 @@ type mapped struct {
 	asked   chan int // takes how many queues each question is about; may be nil
 	refuse  string   // the queue of which it will not hear
 	refused atomic.Int32
+
+	mu      sync.Mutex
+	batches [][]string // the queues of each batch of puts or acks
 }
 
 func (m *mapped) GetRouting(_ context.Context, req *belfryv1.GetRoutingRequest) (*belfryv1.GetRoutingResponse, error) {

@@ -34,25 +34,31 @@ const (
 // that it belongs to the cluster, and not after a call has failed there. S is a server, with the zero
 // value for none. The zero Table knows nothing.
 type Table[S comparable] struct {
-	mu         sync.Mutex
-	shards     int
-	leaders    []S               // by shard; zero where calls go to any server
-	partitions map[string]uint32 // of queues; 1 if nothing else is known of them
-	older      map[string]uint32 // due to be asked for again; used until then
-	wanted     map[string]bool   // queues to ask for
-	began      time.Time         // when partitions was empty
-	asked      time.Time         // when the map was last asked for
-	next       time.Time         // when it may be asked for again after a failure; zero once a map came
-	asking     bool
+	mu      sync.Mutex
+	shards  int
+	leaders []S // by shard; zero where calls go to any server
+	queues  map[string]spread
+	older   map[string]spread // due to be asked for again; used until then
+	wanted  map[string]bool   // queues to ask for
+	began   time.Time         // when queues was empty
+	asked   time.Time         // when the map was last asked for
+	next    time.Time         // when it may be asked for again after a failure; zero once a map came
+	asking  bool
+}
+
+// spread says in which shards a queue is.
+type spread struct {
+	partitions uint32 // 1 if nothing else is known
+	first      int    // the shard of its partition 0
 }
 
 // Leader returns the server that leads the shard of a place, zero if that is not known.
 func (r *Table[S]) Leader(p placement.Place) (leader S) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	partitions, known := r.partitions[p.Queue]
+	at, known := r.queues[p.Queue]
 	if !known {
-		partitions, known = r.older[p.Queue]
+		at, known = r.older[p.Queue]
 	}
 	if r.shards == 0 || !known {
 		return leader
@@ -60,11 +66,14 @@ func (r *Table[S]) Leader(p placement.Place) (leader S) {
 	switch {
 	case p.Known:
 	case p.Key != "":
-		p.Partition = placement.PartitionOfKey(p.Key, partitions)
+		p.Partition = placement.PartitionOfKey(p.Key, at.partitions)
 	case p.ID != "":
-		p.Partition = placement.PartitionOf(p.ID, partitions)
-	case partitions > 1:
+		p.Partition = placement.PartitionOf(p.ID, at.partitions)
+	case at.partitions > 1:
 		return leader
+	}
+	if p.Partition == 0 {
+		return r.leaders[at.first]
 	}
 	return r.leaders[placement.ShardOf(p.Queue, p.Partition, r.shards)]
 }
@@ -78,12 +87,11 @@ func (r *Table[S]) Due(p placement.Place) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	if stale := now.Sub(r.began) >= Fresh || len(r.partitions) >= queuesMax; r.partitions == nil || stale &&
-		r.next.IsZero() {
+	if stale := now.Sub(r.began) >= Fresh || len(r.queues) >= queuesMax; r.queues == nil || stale && r.next.IsZero() {
 		// those in use come again; while no map comes, they stay
-		r.partitions, r.older, r.began = map[string]uint32{}, r.partitions, now
+		r.queues, r.older, r.began = map[string]spread{}, r.queues, now
 	}
-	if _, known := r.partitions[p.Queue]; !known && len(r.wanted) < AskMax {
+	if _, known := r.queues[p.Queue]; !known && len(r.wanted) < AskMax {
 		if r.wanted == nil {
 			r.wanted = map[string]bool{}
 		}
@@ -147,12 +155,16 @@ func (r *Table[S]) Learn(m *belfryv1.GetRoutingResponse, queues []string, server
 		r.shards, r.leaders, r.next = 0, nil, time.Now().Add(shun)
 		return
 	}
-	r.shards, r.leaders = int(m.GetShards()), make([]S, m.GetShards())
+	if shards := int(m.GetShards()); shards != r.shards { // another cluster
+		r.shards, r.older = shards, nil
+		clear(r.queues)
+	}
+	r.leaders = make([]S, r.shards)
 	for shard, address := range m.GetLeaders() {
 		r.leaders[shard] = servers[address]
 	}
 	for _, queue := range queues {
-		r.partitions[queue] = max(1, m.GetPartitions()[queue])
+		r.queues[queue] = spread{max(1, m.GetPartitions()[queue]), placement.ShardOf(queue, 0, r.shards)}
 		delete(r.wanted, queue)
 	}
 }

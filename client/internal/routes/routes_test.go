@@ -143,7 +143,7 @@ func TestQuestionsAreBounded(t *testing.T) {
 				r.Learn(answer(nil), asked, nil)
 			}
 		}
-		if n := len(r.partitions) + len(r.older); n > 2*queuesMax+AskMax {
+		if n := len(r.queues) + len(r.older); n > 2*queuesMax+AskMax {
 			t.Errorf("%d queues are remembered", n)
 		}
 		if asked := r.Questions(); !slices.IsSorted(asked) {
