@@ -32,6 +32,9 @@ const (
 	// heldRecheck is how long at most the scheduler sleeps, and does not look at what is before the first
 	// schedule that is in time, while a firing that has come is held: no entry wakes it then.
 	heldRecheck = 100 * time.Millisecond
+	// waitMin is the shortest sleep before a firing. The clock of the shard may stand still or be slow,
+	// and without a least sleep Run would look at it all the time.
+	waitMin = 50 * time.Microsecond
 	// retry is the pause after a firing that could not be proposed, or whose queue is full.
 	retry = time.Second
 	// roomKept is how long the room of a queue is remembered that was full and has nothing due.
@@ -205,7 +208,7 @@ func (s *Scheduler) step(ctx context.Context) (wait time.Duration) {
 	}
 	s.asOf = now
 	if wait := next.Sub(now); wait > 0 {
-		return min(wait, clock.Recheck)
+		return max(waitMin, min(wait, clock.Recheck))
 	}
 	s.noteEnded()
 	ends := now.Add(heldRecheck)
