@@ -475,6 +475,26 @@ func (n *Node) Do(ctx context.Context, shard uint32, req *fsm.Request) (propose.
 	return s.calls.Do(ctx, req)
 }
 
+// Start is the first half of Do: it proposes a request to a shard, and finish, which must be called
+// once, waits for its results. So one goroutine can propose many requests before it waits. ok is
+// false, and nothing was done, if the request might have to wait for quota; it is for Do then.
+func (n *Node) Start(ctx context.Context, shard uint32,
+	req *fsm.Request) (finish func() (propose.Reply, error), ok bool) {
+	s, done, err := n.beginCall(shard)
+	if err != nil {
+		return func() (propose.Reply, error) { return propose.Reply{}, err }, true
+	}
+	wait, ok := s.calls.Start(ctx, req)
+	if !ok {
+		done()
+		return nil, false
+	}
+	return func() (propose.Reply, error) {
+		defer done()
+		return wait()
+	}, true
+}
+
 // Reserve proposes a request that consists of one fsm.Reserve and returns the granted jobs. If no
 // job can be granted, the call is parked among the waiters of its queues until a job is granted or
 // the wait ends. At the end of the wait it returns one Result without grants; if nothing was

@@ -75,6 +75,26 @@ func (r *Router) Do(ctx context.Context, shard uint32, req *fsm.Request) (reply 
 	return reply, err
 }
 
+// Start is node.Node's Start, for a shard that this node leads: for all others, ok is false. If this
+// node has ceased to lead, finish makes the call at the next leader.
+func (r *Router) Start(ctx context.Context, shard uint32,
+	req *fsm.Request) (finish func() (node.Reply, error), ok bool) {
+	if !r.Node.Serves(shard) {
+		return nil, false
+	}
+	here, ok := r.Node.Start(ctx, shard, req)
+	if !ok {
+		return nil, false
+	}
+	return func() (node.Reply, error) {
+		reply, err := here()
+		if servedElsewhere(err) {
+			return r.Do(ctx, shard, req)
+		}
+		return reply, err
+	}, true
+}
+
 // Query is node.Node's Query for any shard.
 func (r *Router) Query(ctx context.Context, shard uint32,
 	q fsm.Query) (reading fsm.Reading, witness node.Witness, err error) {

@@ -182,7 +182,7 @@ func (a *Admission) AdmitParked(req *fsm.Request, queue string) (_ Admitted, r P
 	if err != nil { // until an ack makes room
 		return Admitted{}, ParkedRefusal{Pause: ScarcePause, Ends: true}
 	}
-	if !a.Quotas.limitsAny() {
+	if !a.Quotas.LimitsAny() {
 		return Admitted{Request: request}, ParkedRefusal{}
 	}
 	reserved, ok, full := a.Quotas.reserveLeases(req, queue)

@@ -348,8 +348,8 @@ func (s *namespaceQuota) noteRefused(lacks Amounts, now time.Time) {
 	}
 }
 
-// limitsAny reports whether any namespace has a quota.
-func (q *Quotas) limitsAny() bool { return q.anyLimited.Load() || q.nodeLimited.Load() }
+// LimitsAny reports whether any namespace has a quota.
+func (q *Quotas) LimitsAny() bool { return q.anyLimited.Load() || q.nodeLimited.Load() }
 
 // askForMoreLocked asks for larger shard quotas, less and less often while that changes nothing.
 func (q *Quotas) askForMoreLocked(now time.Time) {

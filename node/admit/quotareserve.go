@@ -78,7 +78,7 @@ func (q *Quotas) demand(req *fsm.Request) (all map[string]Amounts) {
 // time alone helps, reserve calls beforeWait, if it is not nil, and waits for up to QuotaWait. The
 // caller must release the reservation once.
 func (q *Quotas) reserve(ctx context.Context, req *fsm.Request, beforeWait func()) (*Reservation, error) {
-	if !q.limitsAny() {
+	if !q.LimitsAny() {
 		return nil, nil
 	}
 	all := q.demand(req)

@@ -136,37 +136,79 @@ func (cs *Calls) Do(ctx context.Context, req *fsm.Request) (propose.Reply, error
 
 // DoWith is Do. It calls beforeWait, if it is not nil, before it waits for the quota of a namespace.
 func (cs *Calls) DoWith(ctx context.Context, req *fsm.Request, beforeWait func()) (propose.Reply, error) {
-	if err := admit.CheckFormat(req, cs.cfg.Format()); err != nil {
-		cs.cfg.Failed(err, 1)
-		return propose.Reply{}, err
-	}
-	a, err := cs.cfg.Admission.Admit(ctx, req, beforeWait)
-	if err != nil {
-		cs.cfg.Failed(err, 1)
-		return propose.Reply{}, err
-	}
-	if a.Refused != nil {
-		cs.cfg.NotApplied()
-		return propose.Reply{Results: a.Refused}, nil
+	a, err := cs.admit(ctx, req, beforeWait)
+	if err != nil || a.Refused != nil {
+		return propose.Reply{Results: a.Refused}, err
 	}
 	return cs.enqueue(ctx, a.Request, a.Reservation)
 }
 
+// admit checks a request, reserves its quota, and counts a refusal.
+func (cs *Calls) admit(ctx context.Context, req *fsm.Request, beforeWait func()) (admit.Admitted, error) {
+	err := admit.CheckFormat(req, cs.cfg.Format())
+	var a admit.Admitted
+	if err == nil {
+		a, err = cs.cfg.Admission.Admit(ctx, req, beforeWait)
+	}
+	switch {
+	case err != nil:
+		cs.cfg.Failed(err, 1)
+		return admit.Admitted{}, err
+	case a.Refused != nil:
+		cs.cfg.NotApplied()
+	}
+	return a, nil
+}
+
+// Start is the first half of Do: it proposes a request, and finish, which must be called once, waits
+// for its results. So one goroutine can propose many requests before it waits. ok is false, and
+// nothing was done, if the request might have to wait for quota; it is for Do then.
+func (cs *Calls) Start(ctx context.Context, req *fsm.Request) (finish func() (propose.Reply, error), ok bool) {
+	if cs.cfg.Admission.Quotas.LimitsAny() {
+		return nil, false
+	}
+	ended := func(reply propose.Reply, err error) (func() (propose.Reply, error), bool) {
+		return func() (propose.Reply, error) { return reply, err }, true
+	}
+	a, err := cs.admit(ctx, req, nil)
+	if err != nil || a.Refused != nil {
+		return ended(propose.Reply{Results: a.Refused}, err)
+	}
+	c, err := cs.propose(a.Request, a.Reservation)
+	if err != nil {
+		return ended(propose.Reply{}, err)
+	}
+	return func() (propose.Reply, error) { return cs.await(ctx, c) }, true
+}
+
 // enqueue proposes a request that holds its quota, and waits for its results.
-func (cs *Calls) enqueue(ctx context.Context, req *fsm.Request,
-	reserved *admit.Reservation) (reply propose.Reply, err error) {
+func (cs *Calls) enqueue(ctx context.Context, req *fsm.Request, reserved *admit.Reservation) (propose.Reply, error) {
+	c, err := cs.propose(req, reserved)
+	if err != nil {
+		return propose.Reply{}, err
+	}
+	return cs.await(ctx, c)
+}
+
+// propose proposes a request that holds its quota.
+func (cs *Calls) propose(req *fsm.Request, reserved *admit.Reservation) (*call, error) {
 	c := cs.pool.Get().(*call)
 	c.Request, c.Came, c.Reservation = req, cs.cfg.Clock.Now(), reserved
 	c.Format = cs.cfg.Format()
 	c.Encoded = codec.AppendRequestIn(c.Encoded[:0], c.Format, req)
 	c.Copies = cs.cfg.View.FiringBytes(req)
-	if err = cs.grants.enqueue(&c.grantProposal); err != nil {
+	if err := cs.grants.enqueue(&c.grantProposal); err != nil {
 		reserved.Release()
 		cs.recycle(c)
 		err = cs.cfg.Refusal(err)
 		cs.cfg.Failed(err, 1)
-		return propose.Reply{}, err
+		return nil, err
 	}
+	return c, nil
+}
+
+// await waits for the results of a request that was proposed.
+func (cs *Calls) await(ctx context.Context, c *call) (propose.Reply, error) {
 	select {
 	case a := <-c.done:
 		cs.grants.noteDelivered(c.pendingGrant, a)
@@ -175,10 +217,10 @@ func (cs *Calls) enqueue(ctx context.Context, req *fsm.Request,
 	case <-ctx.Done():
 	}
 	if cs.cfg.Queue.Withdraw(&c.Proposal) {
-		reserved.Release()
+		c.Reservation.Release()
 		cs.grants.noteNoGrants(c.pendingGrant)
 		cs.recycle(c)
-		err = outcome.Canceled(ctx)
+		err := outcome.Canceled(ctx)
 		cs.cfg.Failed(err, 1)
 		return propose.Reply{}, err
 	}

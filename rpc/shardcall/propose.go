@@ -3,7 +3,6 @@ package shardcall
 import (
 	"context"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/belfrydb/belfry/fsm"
@@ -69,32 +68,81 @@ type Command struct {
 const PartsAtOnce = 64
 
 // ProposeRouted proposes the parts of a batch concurrently and stores the answers at their
-// positions. Most batches have one part, which needs no other goroutine.
+// positions. Parts for shards that this node leads need no goroutine of their own, and most batches
+// have one part.
 func (r Router) ProposeRouted(ctx context.Context, requestID string, commands []Command, by Split, answers []Answer) {
 	parts := splitBatch(commands, by)
-	if len(parts) == 0 {
+	if len(parts) == 1 {
+		r.proposeToShard(ctx, by.requestID(requestID, parts[0]), parts[0], answers)
 		return
 	}
-	var group sync.WaitGroup
-	var next atomic.Int64
-	others := min(len(parts), max(1, r.PartsAtOnce)) - 1
-	broken := make(chan any, others) // a panic is the call's, wherever it is
-	work := func() {
-		for i := next.Add(1) - 1; i < int64(len(parts)); i = next.Add(1) - 1 {
-			r.proposeToShard(ctx, by.requestID(requestID, parts[i]), parts[i], answers)
+	propose := func(part []Command) { r.proposeToShard(ctx, by.requestID(requestID, part), part, answers) }
+	var here, elsewhere [][]Command
+	for _, part := range parts {
+		if r.Node.Serves(part[0].Shard) {
+			here = append(here, part)
+		} else {
+			elsewhere = append(elsewhere, part)
 		}
 	}
-	for range others {
-		group.Go(func() {
-			defer func() { broken <- recover() }()
-			work()
-		})
+	await := r.eachAtOnce(elsewhere, propose)
+	var started []startedPart
+	var mayWait [][]Command
+	for _, part := range here {
+		req := requestOf(by.requestID(requestID, part), part)
+		finish, ok := r.Node.Start(ctx, part[0].Shard, req)
+		if !ok {
+			mayWait = append(mayWait, part)
+			continue
+		}
+		if started = append(started, startedPart{part, finish}); len(started) == max(1, r.PartsAtOnce) {
+			r.finish(started, answers)
+			started = started[:0]
+		}
 	}
-	work()
-	group.Wait()
-	for range others {
-		if p := <-broken; p != nil {
-			panic(p)
+	awaitOthers := r.eachAtOnce(mayWait, propose)
+	r.finish(started, answers)
+	awaitOthers()
+	await()
+}
+
+// startedPart is a part that was proposed; finish waits for its results.
+type startedPart struct {
+	part   []Command
+	finish func() (node.Reply, error)
+}
+
+// finish waits for the results of parts and stores their answers.
+func (r Router) finish(started []startedPart, answers []Answer) {
+	for _, s := range started {
+		reply, err := s.finish()
+		r.answer(s.part, reply, err, answers)
+	}
+}
+
+// eachAtOnce runs propose for each part, for PartsAtOnce of them at a time. await waits for the end,
+// and panics if one of them did: a panic is the call's, wherever it is.
+func (r Router) eachAtOnce(parts [][]Command, propose func(part []Command)) (await func()) {
+	workers := min(len(parts), max(1, r.PartsAtOnce))
+	broken := make(chan any, workers)
+	var next atomic.Int64
+	for range workers {
+		go func() {
+			defer func() { broken <- recover() }()
+			for i := next.Add(1) - 1; i < int64(len(parts)); i = next.Add(1) - 1 {
+				propose(parts[i])
+			}
+		}()
+	}
+	return func() {
+		var first any
+		for range workers {
+			if p := <-broken; p != nil {
+				first = p
+			}
+		}
+		if first != nil {
+			panic(first)
 		}
 	}
 }
@@ -128,18 +176,28 @@ func (s Split) requestID(ofCall string, part []Command) string {
 	return ofCall + "#/queue/" + fsm.QueueOf(part[0].Command)
 }
 
+// requestOf returns the request of one part.
+func requestOf(requestID string, part []Command) *fsm.Request {
+	req := &fsm.Request{ID: requestID, Commands: make([]fsm.Command, len(part))}
+	for i := range part {
+		req.Commands[i] = part[i].Command
+	}
+	if requestID != "" {
+		req.Caller = fsm.NamespaceOf(fsm.QueueOf(req.Commands[0]))
+	}
+	return req
+}
+
 // proposeToShard proposes the commands of one part as one request and stores the answers at their
 // positions.
 func (r Router) proposeToShard(ctx context.Context, requestID string, part []Command, answers []Answer) {
-	shard, commands := part[0].Shard, make([]fsm.Command, len(part))
-	for i := range part {
-		commands[i] = part[i].Command
-	}
-	req := &fsm.Request{ID: requestID, Commands: commands}
-	if requestID != "" {
-		req.Caller = fsm.NamespaceOf(fsm.QueueOf(commands[0]))
-	}
-	reply, err := r.Node.Do(ctx, shard, req)
+	reply, err := r.Node.Do(ctx, part[0].Shard, requestOf(requestID, part))
+	r.answer(part, reply, err, answers)
+}
+
+// answer stores the answers of one part.
+func (r Router) answer(part []Command, reply node.Reply, err error, answers []Answer) {
+	shard := part[0].Shard
 	if err != nil {
 		for i := range part {
 			answers[part[i].Position] = Answer{Fault: r.FaultAt(shard, err)}

@@ -84,6 +84,11 @@ func NewNode(n int) *Node {
 // ShardCount implements backend.Node.
 func (m *Node) ShardCount() int { return len(m.shards) }
 
+// Start implements backend.Node: it leaves every call to Do, which tests replace.
+func (m *Node) Start(context.Context, uint32, *fsm.Request) (finish func() (node.Reply, error), ok bool) {
+	return nil, false
+}
+
 // Do implements backend.Node.
 func (m *Node) Do(_ context.Context, shard uint32, req *fsm.Request) (node.Reply, error) {
 	if m.Fail != nil {

@@ -1,0 +1,87 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
+	"github.com/belfrydb/belfry/rpc/shardcall"
+)
+
+// halfLeader leads shard 0 and starts the requests there. It fails the test if too many have
+// started and not ended.
+type halfLeader struct {
+	*backendtest.Node
+	t       *testing.T
+	most    int
+	refuses bool // starts nothing
+
+	open int // used by the goroutine of the call only
+
+	mu   sync.Mutex
+	done map[uint32]int // requests by Do
+}
+
+func (n *halfLeader) Serves(shard uint32) bool { return shard == 0 }
+
+func (n *halfLeader) Start(ctx context.Context, shard uint32, req *fsm.Request) (func() (node.Reply, error), bool) {
+	if shard != 0 {
+		n.t.Errorf("a request of shard %d was started", shard)
+	}
+	if n.refuses {
+		return nil, false
+	}
+	if n.open++; n.open > n.most {
+		n.t.Errorf("%d requests have started and not ended", n.open)
+	}
+	reply, err := n.Node.Do(ctx, shard, req)
+	return func() (node.Reply, error) {
+		n.open--
+		return reply, err
+	}, true
+}
+
+func (n *halfLeader) Do(ctx context.Context, shard uint32, req *fsm.Request) (node.Reply, error) {
+	n.mu.Lock()
+	n.done[shard]++
+	n.mu.Unlock()
+	return n.Node.Do(ctx, shard, req)
+}
+
+// TestPartsHereAreStarted: the parts of a batch whose shard this node leads take no goroutine, at
+// most PartsAtOnce of them wait at a time, and every put has its own answer.
+func TestPartsHereAreStarted(t *testing.T) {
+	for _, refuses := range []bool{false, true} {
+		n := &halfLeader{Node: backendtest.NewNode(2), t: t, most: 3, refuses: refuses, done: map[uint32]int{}}
+		r := shardcall.Router{Node: n, PartsAtOnce: n.most}
+		var commands []shardcall.Command
+		for i := range 20 {
+			commands = append(commands, shardcall.Command{
+				Shard: uint32(i % 2), Position: i,
+				Command: &fsm.Put{Queue: fmt.Sprint("q", i), Partitions: 1, DueAt: dueAt(i), Given: fsm.GivenDueAt},
+			})
+		}
+		answers := make([]shardcall.Answer, len(commands))
+		r.ProposeRouted(t.Context(), "", commands, shardcall.ByQueue, answers)
+		for i, a := range answers {
+			if a.Fault != nil || a.Result == nil || a.Result.Code != fsm.OK || a.Result.Due != dueAt(i) {
+				t.Errorf("put %d is answered %+v", i, a)
+			}
+		}
+		want := map[uint32]int{0: 0, 1: 10}
+		if refuses {
+			want[0] = 10
+		}
+		if n.done[0] != want[0] || n.done[1] != want[1] || n.open != 0 {
+			t.Errorf("requests that were not started: %v, want %v; %d have not ended", n.done, want, n.open)
+		}
+	}
+}
+
+// dueAt returns a time in the far future that tells jobs apart.
+func dueAt(i int) fsm.Time { return fsm.Time(time.Date(2100, 1, 1, 0, 0, i, 0, time.UTC).UnixNano()) }
