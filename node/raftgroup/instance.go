@@ -22,6 +22,7 @@ type instance struct {
 	transport *peer.Transport
 	ended     chan struct{} // closed when all goroutines of Raft have ended
 
+	ends sync.Map // by type of future: the path to the field that endOf returns, nil if there is none
 	once sync.Once
 	err  error // of shutDown
 }
@@ -50,7 +51,7 @@ func (i *instance) shutDown() error {
 // If both an answer and the end are there, a future takes either one at random. An answer of the
 // machine counts.
 func (i *instance) outcome(future raft.Future) error {
-	if end := endOf(future); end.IsValid() && end.IsNil() {
+	if end := i.endOf(future); end.IsValid() && end.IsNil() {
 		end.Set(reflect.ValueOf(i.ended))
 	}
 	err := future.Error()
@@ -69,10 +70,19 @@ func (i *instance) outcome(future raft.Future) error {
 // endOf returns the channel that ends the wait for a future when it is closed. Raft sets it in only
 // a few of its futures. Raft exports this field, but not the types of the futures. Futures that
 // Raft answers at once have no such field.
-func endOf(future raft.Future) reflect.Value {
+func (i *instance) endOf(future raft.Future) reflect.Value {
 	v := reflect.ValueOf(future)
 	if v.Kind() != reflect.Pointer {
 		return reflect.Value{}
 	}
-	return v.Elem().FieldByName("ShutdownCh")
+	v = v.Elem()
+	index, ok := i.ends.Load(v.Type()) // a lookup by name is slow
+	if !ok {
+		field, _ := v.Type().FieldByName("ShutdownCh")
+		index, _ = i.ends.LoadOrStore(v.Type(), field.Index)
+	}
+	if path := index.([]int); path != nil {
+		return v.FieldByIndex(path)
+	}
+	return reflect.Value{}
 }

@@ -88,7 +88,7 @@ func TestEndOfEveryFuture(t *testing.T) {
 			"configuration": i.AddNonvoter("another", "another", 0, 0),
 			"transfer":      i.LeadershipTransferToServer("nobody", "nobody"),
 		} {
-			if end := endOf(future); !end.IsValid() || !end.CanSet() {
+			if end := i.endOf(future); !end.IsValid() || !end.CanSet() {
 				t.Errorf("the future of %s, a %T, has no end that can be set", name, future)
 			}
 			_ = i.outcome(future)
