@@ -3,6 +3,7 @@ package raftgroup
 import (
 	"errors"
 	"math"
+	"runtime"
 	"slices"
 
 	"github.com/hashicorp/raft"
@@ -127,6 +128,9 @@ func (c *RecentLog) Drain() error {
 
 // termStore makes the log durable before anything of Raft's terms and votes. So a node that leaves a
 // term has no unwritten entries when it votes, stands for election or follows the next leader.
+//
+// If the log cannot be made durable, the storage has failed, and ends the process or sets the replica
+// aside. An error would make Raft panic before that, so Raft's goroutine ends instead.
 type termStore struct {
 	raft.StableStore
 
@@ -135,16 +139,19 @@ type termStore struct {
 
 // Set implements raft.StableStore.
 func (s termStore) Set(key, value []byte) error {
-	if err := s.log.Drain(); err != nil {
-		return err
-	}
+	s.drain()
 	return s.StableStore.Set(key, value)
 }
 
 // SetUint64 implements raft.StableStore.
 func (s termStore) SetUint64(key []byte, value uint64) error {
-	if err := s.log.Drain(); err != nil {
-		return err
-	}
+	s.drain()
 	return s.StableStore.SetUint64(key, value)
+}
+
+// drain returns when the log is durable.
+func (s termStore) drain() {
+	if s.log.Drain() != nil {
+		runtime.Goexit()
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -222,12 +223,21 @@ func TestEntriesThatWereNotWrittenAreNeverApplied(t *testing.T) {
 		for what, f := range map[string]func() error{
 			"applying an entry": func() error { return apply(2) },
 			"storing an entry":  func() error { return log.StoreLogs(commandAt(3)) },
-			"the next term":     func() error { return termStore{raft.NewInmemStore(), log}.SetUint64([]byte("t"), 2) },
 			"a cut":             func() error { return log.DeleteRange(1, 1) },
 		} {
 			if err := f(); !errors.Is(err, broken) {
 				t.Errorf("%s after a write that failed: %v", what, err)
 			}
+		}
+		stable, returned := raft.NewInmemStore(), false
+		var raftEnds sync.WaitGroup
+		raftEnds.Go(func() {
+			_ = termStore{stable, log}.SetUint64([]byte("t"), 2)
+			returned = true
+		})
+		raftEnds.Wait()
+		if term, err := stable.GetUint64([]byte("t")); returned || err != nil || term != 0 {
+			t.Errorf("the next term was stored as %d, and Raft went on: %v", term, returned)
 		}
 		if machine.count != 1 {
 			t.Errorf("%d entries were applied, want 1", machine.count)
