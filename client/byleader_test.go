@@ -113,16 +113,14 @@ func leaseOf(queue string, serial, fence uint64) string {
 func TestCallsByLeaderAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c := newHosts(t, func(string, *belfryv1.GetRoutingResponse) {})
-		first := &endpoint{}
-		puts := c.puts.to(first)
 		for range 2 * leadersMax {
-			c.puts.to(&endpoint{})
-		}
-		if n := len(c.puts.byLeader); n > leadersMax+1 {
-			t.Errorf("puts gather apart for %d leaders", n)
-		}
-		if c.puts.to(first) != puts || puts == c.puts.to(nil) {
-			t.Error("the puts to a leader do not gather with earlier ones")
+			leader := &endpoint{}
+			if puts := c.puts.to(leader); c.puts.to(leader) != puts || puts == c.puts.to(nil) {
+				t.Error("the puts to a leader do not gather with earlier ones, or gather with others")
+			}
+			if n := len(c.puts.byLeader); n > leadersMax+1 {
+				t.Errorf("puts gather apart for %d leaders", n)
+			}
 		}
 	})
 }

@@ -29,7 +29,8 @@ func (c *Client) startCoalescing() {
 	c.polls = coalesce.NewPolls(coalesce.PollConfig[*Job]{Shared: shared, Reserve: c.poll, GiveBack: c.giveBack})
 }
 
-// leadersMax bounds the leaders whose calls gather apart. Calls to further leaders gather together.
+// leadersMax bounds the leaders whose calls gather apart. At a further one, all are forgotten: leaders
+// that have gone, too. Calls that have gathered leave all the same.
 const leadersMax = 64
 
 // callsByLeader are the calls of one kind, apart for each leader. A server carries out a batch of calls that
@@ -58,14 +59,15 @@ func (l *callsByLeader[Q, R]) to(leader *endpoint) *coalesce.Calls[Q, R, destina
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.byLeader[leader] != nil:
-	case len(l.byLeader) > leadersMax:
-		return l.byLeader[nil]
-	default:
-		l.byLeader[leader] = coalesce.NewCalls(l.config)
+	if calls = l.byLeader[leader]; calls != nil {
+		return calls
 	}
-	return l.byLeader[leader]
+	if len(l.byLeader) > leadersMax {
+		l.byLeader = map[*endpoint]*coalesce.Calls[Q, R, destination]{nil: l.byLeader[nil]}
+	}
+	calls = coalesce.NewCalls(l.config)
+	l.byLeader[leader] = calls
+	return calls
 }
 
 // A sendFunc sends one batch once. It returns the reply to each entry, in order, or one error for

@@ -484,9 +484,13 @@ func (n *Node) Start(ctx context.Context, shard uint32,
 	if err != nil {
 		return func() (propose.Reply, error) { return propose.Reply{}, err }, true
 	}
-	wait, ok := s.calls.Start(ctx, req)
-	if !ok {
-		done()
+	defer func() {
+		if !ok { // it was not started, or there was a panic
+			done()
+		}
+	}()
+	wait, started := s.calls.Start(ctx, req)
+	if !started {
 		return nil, false
 	}
 	return func() (propose.Reply, error) {

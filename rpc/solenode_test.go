@@ -14,6 +14,15 @@ type soleNode struct {
 	locks node.RequestMutex
 }
 
+func (n *soleNode) Start(ctx context.Context, shard uint32,
+	req *fsm.Request) (finish func() (reply node.Reply, again bool, err error), ok bool) {
+	wait, ok := n.Node.Start(ctx, shard, req)
+	return func() (node.Reply, bool, error) {
+		reply, err := wait()
+		return reply, false, err
+	}, ok
+}
+
 func (n *soleNode) Offers(_ context.Context, shard uint32, queues []string) (bool, error) {
 	return n.Node.Offers(shard, queues)
 }

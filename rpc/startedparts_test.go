@@ -20,8 +20,9 @@ type halfLeader struct {
 	t       *testing.T
 	most    int
 	refuses bool // starts nothing
+	deposed bool // carries out only each second request that it has started
 
-	open int // used by the goroutine of the call only
+	open, started int // used by the goroutine of the call only
 
 	mu   sync.Mutex
 	done map[uint32]int // requests by Do
@@ -29,7 +30,8 @@ type halfLeader struct {
 
 func (n *halfLeader) Serves(shard uint32) bool { return shard == 0 }
 
-func (n *halfLeader) Start(ctx context.Context, shard uint32, req *fsm.Request) (func() (node.Reply, error), bool) {
+func (n *halfLeader) Start(ctx context.Context, shard uint32,
+	req *fsm.Request) (finish func() (node.Reply, bool, error), ok bool) {
 	if shard != 0 {
 		n.t.Errorf("a request of shard %d was started", shard)
 	}
@@ -39,10 +41,16 @@ func (n *halfLeader) Start(ctx context.Context, shard uint32, req *fsm.Request) 
 	if n.open++; n.open > n.most {
 		n.t.Errorf("%d requests have started and not ended", n.open)
 	}
+	if n.started++; n.deposed && n.started%2 == 0 {
+		return func() (node.Reply, bool, error) {
+			n.open--
+			return node.Reply{}, true, node.ErrNotLeader
+		}, true
+	}
 	reply, err := n.Node.Do(ctx, shard, req)
-	return func() (node.Reply, error) {
+	return func() (node.Reply, bool, error) {
 		n.open--
-		return reply, err
+		return reply, false, err
 	}, true
 }
 
@@ -56,8 +64,13 @@ func (n *halfLeader) Do(ctx context.Context, shard uint32, req *fsm.Request) (no
 // TestPartsHereAreStarted: the parts of a batch whose shard this node leads take no goroutine, at
 // most PartsAtOnce of them wait at a time, and every put has its own answer.
 func TestPartsHereAreStarted(t *testing.T) {
-	for _, refuses := range []bool{false, true} {
-		n := &halfLeader{Node: backendtest.NewNode(2), t: t, most: 3, refuses: refuses, done: map[uint32]int{}}
+	for _, tt := range []struct {
+		refuses, deposed bool
+		byDo             int // of the 10 parts for shard 0
+	}{{false, false, 0}, {true, false, 10}, {false, true, 5}} {
+		n := &halfLeader{
+			Node: backendtest.NewNode(2), t: t, most: 3, refuses: tt.refuses, deposed: tt.deposed, done: map[uint32]int{},
+		}
 		r := shardcall.Router{Node: n, PartsAtOnce: n.most}
 		var commands []shardcall.Command
 		for i := range 20 {
@@ -73,12 +86,8 @@ func TestPartsHereAreStarted(t *testing.T) {
 				t.Errorf("put %d is answered %+v", i, a)
 			}
 		}
-		want := map[uint32]int{0: 0, 1: 10}
-		if refuses {
-			want[0] = 10
-		}
-		if n.done[0] != want[0] || n.done[1] != want[1] || n.open != 0 {
-			t.Errorf("requests that were not started: %v, want %v; %d have not ended", n.done, want, n.open)
+		if n.done[0] != tt.byDo || n.done[1] != 10 || n.open != 0 {
+			t.Errorf("%+v: requests that were not started: %v; %d have not ended", tt, n.done, n.open)
 		}
 	}
 }

@@ -76,9 +76,9 @@ func (r *Router) Do(ctx context.Context, shard uint32, req *fsm.Request) (reply 
 }
 
 // Start is node.Node's Start, for a shard that this node leads: for all others, ok is false. If this
-// node has ceased to lead, finish makes the call at the next leader.
+// node has ceased to lead before the request was logged, finish returns again.
 func (r *Router) Start(ctx context.Context, shard uint32,
-	req *fsm.Request) (finish func() (node.Reply, error), ok bool) {
+	req *fsm.Request) (finish func() (reply node.Reply, again bool, err error), ok bool) {
 	if !r.Node.Serves(shard) {
 		return nil, false
 	}
@@ -86,12 +86,9 @@ func (r *Router) Start(ctx context.Context, shard uint32,
 	if !ok {
 		return nil, false
 	}
-	return func() (node.Reply, error) {
+	return func() (node.Reply, bool, error) {
 		reply, err := here()
-		if servedElsewhere(err) {
-			return r.Do(ctx, shard, req)
-		}
-		return reply, err
+		return reply, servedElsewhere(err), err
 	}, true
 }
 

@@ -192,9 +192,9 @@ func (g *Group) startRaft(stores *storage.Stores, trans *peer.Transport, notify 
 		return nil, fmt.Errorf("starting raft: %w", err)
 	}
 	g.replica.started.Store(true)
-	// A sole voter has no replication beside which to write.
+	trans.Attach(r, log.Unwritten) // first: from now on, no follower learns of what is not durable
+	// A sole voter has nobody to wait for beside its own disk.
 	log.WriteBeside(func() bool { return r.State() == raft.Leader && g.replica.VoterCount() > 1 })
-	trans.Attach(r, log.Unwritten)
 	return r, nil
 }
 

@@ -86,7 +86,7 @@ func (r *Replica) Apply(log *raft.Log) any {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := &appliedEntry{term: log.Term, index: log.Index}
-	if lost != nil {
+	if lost != nil && r.broken == nil {
 		r.broken = fmt.Errorf("storing entry %d: %w", log.Index, lost)
 	}
 	if r.broken != nil {

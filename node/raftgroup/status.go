@@ -40,11 +40,12 @@ func (g *Group) Status() Status {
 	if members.Index == 0 {
 		members.Voters, members.Nonvoters = g.latestMembers() // a start without a leader: what people may still be shown
 	}
+	durable := r.replica.log.Load().Unwritten() - 1
 	st := Status{
 		Group: g.cfg.Name, Serving: g.Serves(), Leader: string(leader), Voters: members.Voters, Nonvoters: members.Nonvoters,
 		MembersIndex: members.Index, Term: r.CurrentTerm(),
-		CommitIndex:  min(r.CommitIndex(), r.replica.log.Load().Unwritten()-1),
-		AppliedIndex: r.AppliedIndex(), LastIndex: r.LastIndex(),
+		// Raft's own count entries that are not durable here, and are not applied.
+		CommitIndex: min(r.CommitIndex(), durable), AppliedIndex: min(r.AppliedIndex(), durable), LastIndex: r.LastIndex(),
 	}
 	newest := g.SnapshotStats()
 	st.SnapshotIndex, st.SnapshotAt = newest.Index, newest.At

@@ -22,8 +22,9 @@ type Node interface {
 	// Do proposes a request to a shard and waits for its results.
 	Do(ctx context.Context, shard uint32, req *fsm.Request) (node.Reply, error)
 	// Start proposes a request without waiting, if it can: finish, which must be called once, waits for
-	// the results. If ok is false, nothing was done, and the request is for Do.
-	Start(ctx context.Context, shard uint32, req *fsm.Request) (finish func() (node.Reply, error), ok bool)
+	// the results. If ok is false, or finish returns again, nothing was done, and the request is for Do.
+	Start(ctx context.Context, shard uint32,
+		req *fsm.Request) (finish func() (reply node.Reply, again bool, err error), ok bool)
 	// Reserve proposes a request of one fsm.Reserve, waits if that grants no job, and returns the
 	// granted jobs.
 	Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error)

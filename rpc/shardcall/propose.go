@@ -85,39 +85,51 @@ func (r Router) ProposeRouted(ctx context.Context, requestID string, commands []
 			elsewhere = append(elsewhere, part)
 		}
 	}
-	await := r.eachAtOnce(elsewhere, propose)
-	var started []startedPart
-	var mayWait [][]Command
-	for _, part := range here {
+	defer r.eachAtOnce(elsewhere, propose)()
+	r.eachAtOnce(r.startEach(ctx, requestID, here, by, answers), propose)()
+}
+
+// startedPart is a part that was proposed; see backend.Node's Start.
+type startedPart struct {
+	part   []Command
+	finish func() (reply node.Reply, again bool, err error)
+}
+
+// startEach carries out parts for shards that this node leads, and stores their answers. At most
+// PartsAtOnce of them wait for their entries at a time. It returns the parts that are left for Do.
+func (r Router) startEach(ctx context.Context, requestID string, parts [][]Command, by Split,
+	answers []Answer) (rest [][]Command) {
+	var open []startedPart
+	defer func() {
+		for _, s := range open { // there are some only after a panic
+			_, _, _ = s.finish()
+		}
+	}()
+	finishFirst := func() {
+		first := open[0]
+		open = open[1:]
+		reply, again, err := first.finish()
+		if again {
+			rest = append(rest, first.part)
+			return
+		}
+		r.answer(first.part, reply, err, answers)
+	}
+	for _, part := range parts {
 		req := requestOf(by.requestID(requestID, part), part)
 		finish, ok := r.Node.Start(ctx, part[0].Shard, req)
 		if !ok {
-			mayWait = append(mayWait, part)
+			rest = append(rest, part)
 			continue
 		}
-		if started = append(started, startedPart{part, finish}); len(started) == max(1, r.PartsAtOnce) {
-			r.finish(started, answers)
-			started = started[:0]
+		if open = append(open, startedPart{part, finish}); len(open) == max(1, r.PartsAtOnce) {
+			finishFirst()
 		}
 	}
-	awaitOthers := r.eachAtOnce(mayWait, propose)
-	r.finish(started, answers)
-	awaitOthers()
-	await()
-}
-
-// startedPart is a part that was proposed; finish waits for its results.
-type startedPart struct {
-	part   []Command
-	finish func() (node.Reply, error)
-}
-
-// finish waits for the results of parts and stores their answers.
-func (r Router) finish(started []startedPart, answers []Answer) {
-	for _, s := range started {
-		reply, err := s.finish()
-		r.answer(s.part, reply, err, answers)
+	for len(open) > 0 {
+		finishFirst()
 	}
+	return rest
 }
 
 // eachAtOnce runs propose for each part, for PartsAtOnce of them at a time. await waits for the end,

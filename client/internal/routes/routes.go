@@ -155,7 +155,7 @@ func (r *Table[S]) Learn(m *belfryv1.GetRoutingResponse, queues []string, server
 		r.shards, r.leaders, r.next = 0, nil, time.Now().Add(shun)
 		return
 	}
-	if shards := int(m.GetShards()); shards != r.shards { // another cluster
+	if shards := int(m.GetShards()); shards != r.shards { // as when the first map comes
 		r.shards, r.older = shards, nil
 		clear(r.queues)
 	}

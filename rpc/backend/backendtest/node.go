@@ -85,7 +85,8 @@ func NewNode(n int) *Node {
 func (m *Node) ShardCount() int { return len(m.shards) }
 
 // Start implements backend.Node: it leaves every call to Do, which tests replace.
-func (m *Node) Start(context.Context, uint32, *fsm.Request) (finish func() (node.Reply, error), ok bool) {
+func (m *Node) Start(context.Context, uint32,
+	*fsm.Request) (finish func() (reply node.Reply, again bool, err error), ok bool) {
 	return nil, false
 }
 
