@@ -208,14 +208,15 @@ const retryFor = 5 * time.Second
 const retryPause = 20 * time.Millisecond
 
 // repeats reports whether a fault may be gone at the next attempt, in a moment. A refusal that waits
-// for others, such as for a full queue, is none.
+// for others, such as for a full queue, is none. A cluster that has just been founded refuses what the
+// door needs for about a second, until all nodes have said which format they know.
 func repeats(f *fault.Error) bool {
 	if f == nil {
 		return false
 	}
 	switch f.Reason {
 	case belfryv1.Reason_REASON_NO_LEADER, belfryv1.Reason_REASON_NOT_LEADER, belfryv1.Reason_REASON_UNKNOWN_OUTCOME,
-		belfryv1.Reason_REASON_OVERLOADED, belfryv1.Reason_REASON_QUEUE_CHANGED:
+		belfryv1.Reason_REASON_OVERLOADED, belfryv1.Reason_REASON_QUEUE_CHANGED, belfryv1.Reason_REASON_UNIMPLEMENTED:
 		return true
 	default:
 		return false

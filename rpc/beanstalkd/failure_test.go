@@ -37,3 +37,28 @@ func TestFailedDelete(t *testing.T) {
 	}
 	second.expect(t, "reserve-with-timeout 50", "RESERVED "+other+" 1 y") // not after its lease
 }
+
+// TestCommandsWaitForTheCluster: what will work in a moment is no error: there is no leader yet, or not
+// all nodes have said which format they know.
+func TestCommandsWaitForTheCluster(t *testing.T) {
+	for name, err := range map[string]error{"no leader": node.ErrNoLeader, "an early format": node.ErrUnsupported} {
+		t.Run(name, func(t *testing.T) {
+			var left atomic.Int64
+			address, _ := serveWith(t, rpc.Beanstalkd{JobBytesMax: jobBytesMax}, func(c *rpc.Config) {
+				c.Node.(*backendtest.Node).Fail = func(uint32) error {
+					if left.Add(-1) >= 0 {
+						return err
+					}
+					return nil
+				}
+			})
+			c := connect(t, address)
+			left.Store(2)
+			id := c.put(t, "5 0 100", "x")
+			left.Store(2)
+			c.expect(t, "reserve-with-timeout 10", "RESERVED "+id+" 1 x")
+			left.Store(2)
+			c.expect(t, "delete "+id, "DELETED")
+		})
+	}
+}
