@@ -109,7 +109,8 @@ func startBelfry(ctx context.Context, s *Site, nodes int) (*Running, error) {
 	return r, err
 }
 
-// belfryForms returns the version once all nodes vote in each shard, and nothing is moved any more.
+// belfryForms returns the version once all nodes vote in each shard, nothing is moved any more, and the
+// cluster writes the format of its nodes.
 func belfryForms(ctx context.Context, c *client.Client, nodes int) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -124,6 +125,9 @@ func belfryForms(ctx context.Context, c *client.Client, nodes int) (version stri
 	}
 	if len(state.Moves) > 0 {
 		return "", fmt.Errorf("shard %d is not where it should be: %s", state.Moves[0].Shard, state.Moves[0].Text)
+	}
+	if latest := state.Nodes[0].Format; state.Format != latest {
+		return "", fmt.Errorf("the cluster writes format %d, not yet %d", state.Format, latest)
 	}
 	return fmt.Sprintf("Belfry %s, %d shards", state.Nodes[0].Version, len(state.Shards)), nil
 }
