@@ -9,7 +9,7 @@ func edgeBugs() []Bug {
 			Claims: []string{"I36"}, Workloads: []string{"batches"},
 			Edits: []Edit{after("rpc/shardcall/propose.go",
 				`*a = Answer{Result: &reply.Results[i], Request: witness, Entry: uint32(i)}`, `if planted("answers-swapped") {
-			a.Result = &reply.Results[len(commands)-1-i]
+			a.Result = &reply.Results[len(part)-1-i]
 		}`)},
 		},
 		{

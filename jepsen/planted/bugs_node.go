@@ -10,7 +10,7 @@ func answerBugs() []Bug {
 			Claims: []string{"I36"}, Workloads: []string{"puts", "partitions", "stall"}, Nemeses: []string{"isolate-leader"},
 			Edits: []Edit{before("node/longpoll/calls.go", `cs.grants.noteDelivered(c.pendingGrant, a)`,
 				`if outcome.Of(a.err) == outcome.Unknown && planted("ok-though-lost") {
-			if reply, ok := plantedReply(req); ok {
+			if reply, ok := plantedReply(c.Request); ok {
 				a = answer{reply: reply}
 			}
 		}`)},
@@ -27,7 +27,7 @@ func answerBugs() []Bug {
 			Name: "refused-after-log", What: "puts are refused as too many when they are logged already",
 			Claims: []string{"I38"}, Workloads: []string{"puts"},
 			Edits: []Edit{after("node/longpoll/calls.go", `case a := <-c.done:`,
-				`if a.err == nil && a.reply.Witness.Index%16 == 0 && req.Commands[0].Kind() == fsm.KindPut &&
+				`if a.err == nil && a.reply.Witness.Index%16 == 0 && c.Request.Commands[0].Kind() == fsm.KindPut &&
 			planted("refused-after-log") {
 			a = answer{err: outcome.ErrOverloaded}
 		}`)},
