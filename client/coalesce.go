@@ -29,12 +29,12 @@ func (c *Client) startCoalescing() {
 	c.polls = coalesce.NewPolls(coalesce.PollConfig[*Job]{Shared: shared, Reserve: c.poll, GiveBack: c.giveBack})
 }
 
-// leadersMax bounds the leaders whose calls gather apart. At a further one, all are forgotten: leaders
-// that have gone, too. Calls that have gathered leave all the same.
+// leadersMax bounds the leaders whose calls gather apart. At a further one all are forgotten, so that
+// leaders that have gone are too. Calls that have gathered leave all the same.
 const leadersMax = 64
 
-// callsByLeader are the calls of one kind, apart for each leader. A server carries out a batch of calls that
-// it leads itself; it has to forward the others, each queue of a batch in a call of its own.
+// callsByLeader are the calls of one kind, apart for each leader. A server carries out a batch of calls
+// that it leads itself; it has to forward the others, each queue of a batch in a call of its own.
 type callsByLeader[Q, R any] struct {
 	config coalesce.Config[Q, R, destination]
 

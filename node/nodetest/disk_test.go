@@ -91,20 +91,9 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 		c, disks := onDisks(t, func(*node.Config) {})
 		old := c.Leader(0)
 		do(t, old, put("x"))
-		release := make(chan struct{})
-		defer close(release)
-		disks.of(old.name).SetHook(func(o diskfault.Op) error {
-			if o.Kind == diskfault.OpSync && strings.HasSuffix(o.Path, ".wal") {
-				<-release
-			}
-			return nil
-		})
+		defer disks.holdLog(old)()
 		began := time.Now()
-		ended := make(chan error, 1)
-		go func() {
-			_, err := old.Node.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{put("y")}})
-			ended <- err
-		}()
+		ended := startPut(t, old, "y")
 		if err := disks.expectEnd(t, old); !strings.Contains(err.Error(), "the disk hangs") {
 			t.Errorf("the leader gave up because of %v", err)
 		}
@@ -118,6 +107,83 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 	})
 }
 
+// holdLog has each sync of a member's log wait until release is called.
+func (d *disks) holdLog(m *Member) (release func()) {
+	held := make(chan struct{})
+	d.of(m.name).SetHook(func(o diskfault.Op) error {
+		if o.Kind == diskfault.OpSync && strings.HasSuffix(o.Path, ".wal") {
+			<-held
+		}
+		return nil
+	})
+	return sync.OnceFunc(func() { close(held) })
+}
+
+// startPut puts a job in a goroutine of its own.
+func startPut(t *testing.T, m *Member, body string) (ended chan error) {
+	ended = make(chan error, 1)
+	go func() {
+		_, err := m.Node.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{put(body)}})
+		ended <- err
+	}()
+	return ended
+}
+
+// A follower confirms an entry once it is durable there. So a put waits for one of two followers.
+func TestFollowersWhoseDisksAreSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, disks := onDisks(t, func(*node.Config) {})
+		leader, followers := c.Leader(0), c.Followers(0)
+		do(t, leader, put("x"))
+		c.Converge(0)
+		releaseFirst, releaseSecond := disks.holdLog(followers[0]), disks.holdLog(followers[1])
+		defer releaseSecond()
+		defer releaseFirst()
+		ended := startPut(t, leader, "y")
+		pass(2 * time.Second)
+		select {
+		case err := <-ended:
+			t.Fatalf("the put ended with %v before a follower had stored it", err)
+		default:
+		}
+		releaseFirst()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A former leader that has not stored all of its entries yet confirms none to the next one: it does not
+// enter that one's term.
+func TestFormerLeaderWhoseDiskIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, disks := onDisks(t, func(*node.Config) {})
+		old := c.Leader(0)
+		do(t, old, put("x"))
+		c.Converge(0)
+		release := disks.holdLog(old)
+		defer release()
+		term, ended := old.status(0).Term, startPut(t, old, "y")
+		pass(100 * time.Millisecond) // the followers have it
+		c.Isolate(old)
+		next := c.LeaderExcept(0, old)
+		c.Heal(old)
+		pass(time.Second)
+		if st := old.status(0); st.Term != term || next.status(0).Term <= term {
+			t.Errorf("it is in term %d, and led in term %d; another one leads in term %d", st.Term, term,
+				next.status(0).Term)
+		}
+		release()
+		if err := <-ended; err != nil && node.OutcomeOf(err) != node.Unknown {
+			t.Errorf("the put ended with %v", err)
+		}
+		c.Converge(0)
+		if held := heldJobs(t, old); held != 2 { // both followers had stored y
+			t.Errorf("%d jobs are held, want 2", held)
+		}
+	})
+}
+
 // A leader sends entries to its followers while it writes them. Until they are durable on its disk,
 // nobody gets an answer, and no replica applies them.
 func TestLeaderWhoseDiskIsSlow(t *testing.T) {
@@ -126,19 +192,9 @@ func TestLeaderWhoseDiskIsSlow(t *testing.T) {
 		leader, followers := c.Leader(0), c.Followers(0)
 		do(t, leader, put("x"))
 		c.Converge(0)
-		release := make(chan struct{})
-		disks.of(leader.name).SetHook(func(o diskfault.Op) error {
-			if o.Kind == diskfault.OpSync && strings.HasSuffix(o.Path, ".wal") {
-				<-release
-			}
-			return nil
-		})
-		before := leader.status(0)
-		ended := make(chan error, 1)
-		go func() {
-			_, err := leader.Node.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{put("y")}})
-			ended <- err
-		}()
+		release := disks.holdLog(leader)
+		defer release()
+		before, ended := leader.status(0), startPut(t, leader, "y")
 		pass(2 * time.Second)
 		for _, m := range followers {
 			if st := m.status(0); st.LastIndex == before.LastIndex || st.CommitIndex > before.LastIndex {
@@ -153,10 +209,10 @@ func TestLeaderWhoseDiskIsSlow(t *testing.T) {
 		}
 		select {
 		case err := <-ended:
-			t.Errorf("the put ended with %v before the leader had stored it", err)
+			t.Fatalf("the put ended with %v before the leader had stored it", err)
 		default:
 		}
-		close(release)
+		release()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
